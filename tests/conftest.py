@@ -1,0 +1,111 @@
+"""What several test files share: one thread, a store of one's own, a run small enough to make often."""
+
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+os.environ["OMP_NUM_THREADS"] = "1"  # before torch: the networks here are too small to share out
+os.environ["MPLBACKEND"] = "agg"
+
+ROOT = Path(__file__).parent.parent
+TINY = {
+    "episode": {"ways": 5, "shots": 1, "queries": 2, "test_queries": 3},
+    "training": {"iterations": 2, "meta_batch": 2, "inner_steps": 2, "inner_lr": 0.05},
+    "evaluation": {"test_episodes": 4, "validation_episodes": 2, "validate_every": 1},
+}
+
+
+@pytest.fixture(scope="session")
+def root() -> Path:
+    """The folder of the checkout."""
+    return ROOT
+
+
+@pytest.fixture(scope="session")
+def tiny_spec() -> Callable[..., Any]:
+    """Make the spec of a run of a second: `tiny_spec(seed=1, network={"activation": "relu"})`."""
+    from arelu_meta import catalog
+    from arelu_meta.spec import FewShotSpec
+
+    def make(**sections: Any) -> FewShotSpec:
+        values = {**catalog.read("task", "digits"), **TINY}
+        for name, given in sections.items():
+            values[name] = {**values[name], **given} if isinstance(given, dict) else given
+        return FewShotSpec.model_validate(values)
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def new_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An MLflow database with all its tables and nothing in it: making one takes seconds, copying it none."""
+    from arelu_meta.tracking import _open_store
+
+    folder = tmp_path_factory.mktemp("store")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        _open_store(f"sqlite:///{folder / 'mlflow.db'}", "unused")
+    return folder / "mlflow.db"
+
+
+@pytest.fixture(scope="session")
+def empty_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store without runs, made once: MLflow takes seconds to make its tables."""
+    path = tmp_path_factory.mktemp("store") / "mlflow.db"
+    script = "import sys; from mlflow import MlflowClient; MlflowClient(sys.argv[1]).search_experiments()"
+    subprocess.run([sys.executable, "-c", script, f"sqlite:///{path}"], check=True, capture_output=True)
+    return path
+
+
+@pytest.fixture
+def store(tmp_path: Path, new_store: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The MLflow database of this test, in the working folder of this test."""
+    shutil.copy(new_store, tmp_path / "mlflow.db")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path / 'mlflow.db'}")
+    monkeypatch.setenv("ARELU_META_RUNS", str(tmp_path / "runs"))
+    return tmp_path / "mlflow.db"
+
+
+@pytest.fixture
+def store_uri(store: Path) -> str:
+    """The address of this test's MLflow database."""
+    return f"sqlite:///{store}"
+
+
+@pytest.fixture
+def statuses() -> Callable[[Path], list[str]]:
+    """Read the status of every run from the database itself."""
+
+    def read(path: Path) -> list[str]:
+        connection = sqlite3.connect(path)
+        try:
+            return [row[0] for row in connection.execute("SELECT status FROM runs")]
+        finally:
+            connection.close()
+
+    return read
+
+
+@pytest.fixture
+def python(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Run Python in a new process, in this test's folder, with this checkout's package."""
+
+    def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, *arguments],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+
+    return run
