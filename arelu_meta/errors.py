@@ -1,0 +1,31 @@
+"""The one error that wrong input raises: a single line with the value and the remedy.
+
+Commands print it and end with exit code 2; code that calls the library catches it as the `ValueError` it is.
+"""
+
+import difflib
+from collections.abc import Iterable
+
+
+class InputError(ValueError):
+    """Something the user gave is wrong; the message says what and what to do."""
+
+
+def suggestion(name: str, known: Iterable[str]) -> str:
+    """Say which known name was meant, or list them when none is near.
+
+    >>> suggestion("arleu", ["relu", "arelu"])
+    "did you mean 'arelu'?"
+    """
+    known = sorted(known)
+    near = difflib.get_close_matches(name.lower(), known, n=1)
+    return f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known) or 'none'}"
+
+
+def unknown(kind: str, name: str, known: Iterable[str]) -> InputError:
+    """Build the error for a name that is not in a registry, a file or a set of flags."""
+    return InputError(f"unknown {kind} {name!r}; {suggestion(name, known)}")
+
+
+class RunError(RuntimeError):
+    """A run cannot go on: a loss that is no longer finite, a store that went away."""

@@ -1,0 +1,90 @@
+"""Metrics of predictions, as pure functions. Accuracies and `dice` also run under `vmap`."""
+
+import torch
+from torch import Tensor
+
+from arelu_meta.errors import InputError
+
+
+def accuracy(logits: Tensor, labels: Tensor) -> Tensor:
+    """Share of rows whose largest logit is the label: (..., N, classes) and (..., N) -> (...).
+
+    >>> accuracy(torch.tensor([[2.0, 1.0], [0.0, 1.0], [3.0, 0.0]]), torch.tensor([0, 1, 1])).item()
+    0.6666666865348816
+    """
+    return (logits.argmax(-1) == labels).float().mean(-1)
+
+
+def top_k_accuracy(logits: Tensor, labels: Tensor, k: int) -> Tensor:
+    """Share of rows whose label is among the k largest logits: (..., N, classes) and (..., N) -> (...).
+
+    >>> top_k_accuracy(torch.tensor([[3.0, 2.0, 1.0], [3.0, 2.0, 1.0]]), torch.tensor([1, 2]), 2).item()
+    0.5
+    """
+    if not 1 <= k <= logits.shape[-1]:
+        raise InputError(f"k must lie between 1 and the {logits.shape[-1]} classes, not {k}")
+    return (logits.topk(k, -1).indices == labels.unsqueeze(-1)).any(-1).float().mean(-1)
+
+
+def confusion_matrix(labels: Tensor, predictions: Tensor, classes: int) -> Tensor:
+    """Count pairs of label (row) and prediction (column): twice (N,) -> (classes, classes).
+
+    >>> confusion_matrix(torch.tensor([0, 1, 1]), torch.tensor([0, 0, 1]), 2).tolist()
+    [[1, 0], [1, 1]]
+    """
+    if labels.shape != predictions.shape:
+        raise InputError(f"labels {tuple(labels.shape)} and predictions {tuple(predictions.shape)} differ in shape")
+    for kind, values in (("labels", labels), ("predictions", predictions)):
+        if values.numel() and not 0 <= int(values.min()) <= int(values.max()) < classes:
+            raise InputError(
+                f"{kind} from {int(values.min())} to {int(values.max())} do not all lie below {classes} classes"
+            )
+    pairs = labels.flatten().long() * classes + predictions.flatten().long()
+    return torch.bincount(pairs, minlength=classes**2).view(classes, classes)
+
+
+def dice(prediction: Tensor, truth: Tensor) -> Tensor:
+    """Dice similarity coefficient 2 |P and T| / (|P| + |T|) of each item's masks: twice (N, ...) -> (N,).
+
+    Masks are boolean or of integers, where all but zero is inside. Two empty masks agree: 1. One empty mask: 0, by the
+    formula.
+
+    >>> dice(torch.tensor([[1, 1, 0], [0, 0, 0]]), torch.tensor([[0, 1, 0], [0, 0, 0]])).tolist()
+    [0.6666666865348816, 1.0]
+    """
+    overlap, total = _overlap_and_total(prediction, truth)
+    return _ratio(overlap, total)
+
+
+def volume_dice(prediction: Tensor, truth: Tensor, groups: Tensor) -> dict[int, float]:
+    """Dice coefficient of each patient's volume: the slices (N, ...) with the same number in `groups` (N,) as one item.
+
+    Not the mean over slices: a slice counts as much as it has pixels inside (Buda et al. 2019, arXiv 1906.03720). A
+    patient without any pixel inside in either is 1.
+
+    >>> truth = torch.tensor([[1, 1], [0, 0], [0, 0]])
+    >>> volume_dice(torch.tensor([[1, 1], [1, 0], [0, 0]]), truth, torch.tensor([5, 5, 7]))
+    {5: 0.800000011920929, 7: 1.0}
+    """
+    if groups.shape != prediction.shape[:1]:
+        raise InputError(f"groups {tuple(groups.shape)} do not name a patient for each of {len(prediction)} slices")
+    overlap, total = _overlap_and_total(prediction, truth)
+    patients, place = groups.unique(return_inverse=True)
+    overlap = overlap.new_zeros(len(patients)).index_add(0, place, overlap)
+    total = total.new_zeros(len(patients)).index_add(0, place, total)
+    return dict(zip(patients.tolist(), _ratio(overlap, total).tolist(), strict=True))
+
+
+def _overlap_and_total(prediction: Tensor, truth: Tensor) -> tuple[Tensor, Tensor]:
+    """Pixels inside both masks, and inside the one plus inside the other, each (N,) and whole numbers."""
+    if prediction.shape != truth.shape:
+        raise InputError(f"prediction {tuple(prediction.shape)} and truth {tuple(truth.shape)} are not of one size")
+    for mask in (prediction, truth):
+        if mask.is_floating_point():
+            raise InputError(f"dice takes masks, not {mask.dtype}; cut logits at zero first: logits > 0")
+    inside, true = prediction.bool().flatten(1), truth.bool().flatten(1)
+    return (inside & true).sum(1), inside.sum(1) + true.sum(1)
+
+
+def _ratio(overlap: Tensor, total: Tensor) -> Tensor:
+    return torch.where(total > 0, 2 * overlap / total.clamp(min=1), 1.0)

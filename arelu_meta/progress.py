@@ -1,0 +1,55 @@
+"""A live bar on a terminal, a plain line every tenth elsewhere, nothing when nobody asked."""
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import TypeAlias
+
+Advance: TypeAlias = Callable[[str], None]
+Bar: TypeAlias = Callable[[str, int], AbstractContextManager[Advance]]
+
+
+@contextmanager
+def silent(_description: str, _total: int) -> Iterator[Advance]:
+    """Show nothing: the default of library calls."""
+    yield lambda _note: None
+
+
+@contextmanager
+def shown(description: str, total: int) -> Iterator[Advance]:
+    """Show progress on standard error; call what it gives once per step, with a short note."""
+    with (_live if sys.stderr.isatty() else _lines)(description, total) as advance:
+        yield advance
+
+
+@contextmanager
+def _live(description: str, total: int) -> Iterator[Advance]:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[note]}"),
+    )
+    with Progress(*columns, console=Console(stderr=True)) as progress:
+        task = progress.add_task(description, total=total, note="")
+        yield lambda note: progress.update(task, advance=1, note=note)
+
+
+@contextmanager
+def _lines(description: str, total: int) -> Iterator[Advance]:
+    done, start = 0, time.monotonic()
+
+    def advance(note: str) -> None:
+        nonlocal done
+        done += 1
+        if done == total or done * 10 // total > (done - 1) * 10 // total:
+            left = (time.monotonic() - start) / done * (total - done)
+            sys.stderr.write(f"{description} {done}/{total}  {note}  {left:.0f} s left\n")
+            sys.stderr.flush()
+
+    yield advance

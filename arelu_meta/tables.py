@@ -1,0 +1,27 @@
+"""Tables as plain text. Nothing here imports torch."""
+
+from collections.abc import Iterable, Sequence
+
+
+def text_table(header: Sequence[str], rows: Iterable[Sequence[str]], *, indent: str = "  ") -> str:
+    """Align columns by their widest cell; numbers to the right, words to the left. An all-empty header is left out.
+
+    >>> print(text_table(("name", "n"), [("relu", "0"), ("pau", "10")]))
+      name   n
+      relu   0
+      pau   10
+    """
+    body = [tuple(row) for row in rows]
+    lines = [tuple(header), *body] if any(header[1:]) else body
+    widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
+    right = [
+        bool(body) and all(row[column].replace(".", "", 1).isdigit() for row in body) for column in range(len(header))
+    ]
+    return "\n".join(
+        indent
+        + "  ".join(
+            cell.rjust(width) if to_right else cell.ljust(width)
+            for cell, width, to_right in zip(line, widths, right, strict=True)
+        ).rstrip()
+        for line in lines
+    )

@@ -1,0 +1,26 @@
+import pytest
+
+from arelu_meta.errors import InputError, RunError, suggestion, unknown
+
+KNOWN = ["relu", "arelu", "tanh"]
+
+
+@pytest.mark.parametrize(("name", "near"), [("arleu", "arelu"), ("RELU", "relu"), ("tahn", "tanh")])
+def test_near_name_is_suggested(name: str, near: str):
+    assert suggestion(name, KNOWN) == f"did you mean {near!r}?"
+
+
+def test_far_name_lists_all_in_order():
+    assert suggestion("zzz", KNOWN) == "known: arelu, relu, tanh"
+    assert suggestion("zzz", []) == "known: none"
+
+
+def test_unknown_says_kind_and_name():
+    error = unknown("activation", "arleu", KNOWN)
+    assert isinstance(error, InputError)
+    assert str(error) == "unknown activation 'arleu'; did you mean 'arelu'?"
+
+
+def test_callers_catch_wrong_input_as_value_error():
+    assert issubclass(InputError, ValueError)
+    assert not issubclass(RunError, ValueError)
