@@ -1,0 +1,35 @@
+"""ELSA: the paper's element-wise sign-based attention as such, to be added to any activation."""
+
+from torch import Tensor, nn
+
+from arelu_meta import activations
+from arelu_meta.activations.arelu import ALPHA_START, BETA_START, Clamp, SlopeParameters
+from arelu_meta.activations.two_slopes import two_slopes
+
+
+class ELSA(SlopeParameters):
+    """Attention C(alpha) x below zero and sigmoid(beta) x from zero on, plus `base(x)` when a base is given.
+
+    With `base="relu"` it is AReLU (equation 3 of arXiv 2006.13858).
+    The base is any activation, and keeps its own parameters.
+
+    >>> import torch
+    >>> x = torch.linspace(-2, 2, 5)
+    >>> torch.equal(ELSA(base="relu")(x), activations.build("arelu")(x))
+    True
+    """
+
+    def __init__(
+        self,
+        base: "activations.Activation | None" = None,
+        alpha: float = ALPHA_START,
+        beta: float = BETA_START,
+        clamp: Clamp = "hard",
+    ) -> None:
+        super().__init__(alpha, beta, clamp)
+        self.base: nn.Module | None = None if base is None else activations.build(base)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Apply the attention and add the base."""
+        attention = two_slopes(x, self.negative_slope, self.amplification)
+        return attention if self.base is None else self.base(x) + attention

@@ -1,0 +1,72 @@
+"""Activation parameters apart from the weights: find them, and give the optimizer groups of their own.
+
+He et al. 2015 leave PReLU's slopes out of weight decay; decay would pull AReLU's alpha to zero, where its clamp is
+dead.
+"""
+
+from typing import Any
+
+from torch import nn
+from torch.nn import Parameter
+
+from arelu_meta.activations import ACTIVATION_MARK
+
+
+def is_activation(module: nn.Module) -> bool:
+    """Tell a module that `activations.build` made, or a `torch.nn.PReLU` of anyone's, from other layers."""
+    return hasattr(module, ACTIVATION_MARK) or isinstance(module, nn.PReLU)
+
+
+def activation_modules(model: nn.Module) -> dict[str, nn.Module]:
+    """All activation modules of a network by name, outermost only (ELSA's base belongs to ELSA)."""
+    found: dict[str, nn.Module] = {}
+    for name, module in model.named_modules():
+        inside = any(not outer or name.startswith(f"{outer}.") for outer in found)
+        if is_activation(module) and not inside:
+            found[name] = module
+    return found
+
+
+def activation_parameters(model: nn.Module) -> dict[str, Parameter]:
+    """All parameters that belong to activations, by their name in the network."""
+    return {
+        f"{layer}.{name}" if layer else name: parameter
+        for layer, module in activation_modules(model).items()
+        for name, parameter in module.named_parameters()
+    }
+
+
+def parameter_groups(
+    model: nn.Module,
+    *,
+    lr: float,
+    weight_decay: float = 0.0,
+    activation_lr_multiplier: float = 1.0,
+    activation_weight_decay: float = 0.0,
+) -> list[dict[str, Any]]:
+    """Make the parameter groups of an optimizer: weights, then activation parameters when there are any.
+
+    >>> from arelu_meta import activations
+    >>> net = nn.Sequential(nn.Linear(2, 2), activations.build("arelu"))
+    >>> [(len(group["params"]), group["weight_decay"]) for group in parameter_groups(net, lr=0.1, weight_decay=0.01)]
+    [(2, 0.01), (2, 0.0)]
+    """
+    activation = list(activation_parameters(model).values())
+    identities = {id(parameter) for parameter in activation}
+    weights = [parameter for parameter in model.parameters() if id(parameter) not in identities]
+    groups: list[dict[str, Any]] = [{"params": weights, "lr": lr, "weight_decay": weight_decay}]
+    if activation:
+        groups.append(
+            {"params": activation, "lr": lr * activation_lr_multiplier, "weight_decay": activation_weight_decay}
+        )
+    return groups
+
+
+def activation_values(model: nn.Module) -> dict[str, float]:
+    """Every learned activation number by layer: `activation/block1.2.alpha`, vectors with their index."""
+    values: dict[str, float] = {}
+    for name, parameter in activation_parameters(model).items():
+        numbers = parameter.detach().flatten().tolist()
+        keys = [name] if len(numbers) == 1 else [f"{name}.{index}" for index in range(len(numbers))]
+        values.update({f"activation/{key}": number for key, number in zip(keys, numbers, strict=True)})
+    return values

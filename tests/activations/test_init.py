@@ -1,0 +1,146 @@
+"""The registry of activations: names, building by name, class or callable, stock ones, strictness."""
+
+import math
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from arelu_meta import activations
+from arelu_meta.errors import InputError
+
+X = torch.linspace(-7, 7, 29, dtype=torch.float64)
+
+FIXED = "celu elu gelu leaky_relu maxout relu relu6 rrelu selu sigmoid softplus swish tanh"
+LEARNABLE = "apl comb pau prelu slaf arelu elsa"
+CONTROL = "identity arelu_frozen relu_gain arelu_unit"
+PAPER = "maxout_paper slaf_paper comb_paper"
+
+STOCK = {
+    "celu": nn.CELU,
+    "elu": nn.ELU,
+    "gelu": nn.GELU,
+    "leaky_relu": nn.LeakyReLU,
+    "relu": nn.ReLU,
+    "relu6": nn.ReLU6,
+    "rrelu": nn.RReLU,
+    "selu": nn.SELU,
+    "sigmoid": nn.Sigmoid,
+    "softplus": nn.Softplus,
+    "swish": nn.SiLU,
+    "tanh": nn.Tanh,
+    "prelu": nn.PReLU,
+    "identity": nn.Identity,
+}
+
+# The published formulas on Python floats, each for itself.
+FORMULAS = {
+    "celu": lambda x: x if x > 0 else math.expm1(x),
+    "elu": lambda x: x if x > 0 else math.expm1(x),
+    "gelu": lambda x: x * (1 + math.erf(x / math.sqrt(2))) / 2,
+    "leaky_relu": lambda x: x if x > 0 else 0.01 * x,
+    "relu": lambda x: max(0.0, x),
+    "relu6": lambda x: min(max(0.0, x), 6.0),
+    "rrelu": lambda x: x if x > 0 else x * (1 / 8 + 1 / 3) / 2,
+    "selu": lambda x: 1.0507009873554805 * (x if x > 0 else 1.6732632423543772 * math.expm1(x)),
+    "sigmoid": lambda x: 1 / (1 + math.exp(-x)),
+    "softplus": lambda x: math.log1p(math.exp(x)),
+    "swish": lambda x: x / (1 + math.exp(-x)),
+    "tanh": lambda x: 1 - 2 / (math.exp(2 * x) + 1),
+    "prelu": lambda x: x if x > 0 else 0.25 * x,
+    "identity": lambda x: x,
+}
+
+
+class Doubled(nn.Module):
+    def __init__(self, factor: float = 2.0) -> None:
+        super().__init__()
+        self.factor = factor
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.factor * x
+
+
+def test_names_by_group():
+    for group, names in (("fixed", FIXED), ("learnable", LEARNABLE), ("control", CONTROL), ("paper", PAPER)):
+        assert sorted(activations.names(group)) == sorted(names.split())
+    assert len(activations.names()) == len(set(activations.names())) == 27
+
+
+@pytest.mark.parametrize("name", STOCK)
+def test_stock_equals_torch(name: str):
+    ours, theirs = activations.build(name).double().eval(), STOCK[name]().double().eval()
+    x, y = X.clone().requires_grad_(), X.clone().requires_grad_()
+    out, expected = ours(x), theirs(y)
+    assert torch.allclose(out, expected, rtol=1e-15)
+    out.sum().backward()
+    expected.sum().backward()
+    away = X != 0
+    assert torch.allclose(x.grad[away], y.grad[away], rtol=1e-15)
+
+
+@pytest.mark.parametrize("name", FORMULAS)
+def test_stock_equals_the_formula(name: str):
+    out = activations.build(name).double().eval()(X)
+    expected = torch.tensor([FORMULAS[name](x) for x in X.tolist()], dtype=torch.float64)
+    assert torch.allclose(out, expected, rtol=1e-7, atol=1e-12)
+
+
+def test_every_entry_says_what_it_computes():
+    for entry in activations.entries():
+        assert entry.summary
+        assert entry.source or entry.group in ("control", "paper") or entry.name in ("sigmoid", "tanh")
+
+
+def test_by_name_class_callable_and_place():
+    x = torch.tensor([1.5])
+    for given in (Doubled, lambda: Doubled()):
+        assert activations.build(given)(x).item() == 3.0
+    assert isinstance(activations.build("torch.nn:Hardswish"), nn.Hardswish)
+    assert activations.build(Doubled, factor=3.0)(x).item() == 4.5
+    assert activations.build(Doubled).activation_name == "Doubled"
+    assert activations.build("elu", alpha=0.5).alpha == 0.5
+
+
+def test_unknown_name_suggests_the_near_one():
+    for make in (activations.build, activations.factory):
+        with pytest.raises(InputError, match="unknown activation 'arleu'; did you mean 'arelu'"):
+            make("arleu")
+
+
+def test_unknown_option_suggests_the_near_one():
+    for make in (activations.build, activations.factory):
+        with pytest.raises(InputError, match="option of activation 'arelu': 'alfa'; did you mean 'alpha'"):
+            make("arelu", alfa=0.5)
+
+
+def test_unfit_option_value_is_named():
+    with pytest.raises(InputError, match=r"activation 'arelu'.*alpha='abc'"):
+        activations.build("arelu", alpha="abc")
+
+
+def test_a_callable_must_give_a_module():
+    with pytest.raises(InputError, match=r"gives a Tensor, not a torch\.nn\.Module"):
+        activations.build(lambda: torch.zeros(1))
+
+
+def test_own_activation_is_listed_until_unregistered():
+    @activations.register("doubled", parameters=0, summary="2 x")
+    class Mine(Doubled):
+        pass
+
+    try:
+        assert "doubled" in activations.names("own")
+        assert isinstance(activations.build("doubled"), Mine)
+        with pytest.raises(InputError, match="registered already"):
+            activations.register("doubled")(Mine)
+    finally:
+        activations.unregister("doubled")
+    assert "doubled" not in activations.names()
+
+
+def test_built_in_names_stay():
+    with pytest.raises(InputError, match="'relu' belongs to arelu_meta"):
+        activations.unregister("relu")
+    with pytest.raises(InputError, match="'relu' is registered already"):
+        activations.register("relu")(Doubled)
