@@ -1,0 +1,61 @@
+"""Look at image sets before using them.
+
+python -m arelu_meta.data list
+python -m arelu_meta.data show glyphs --out glyphs.png
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from arelu_meta import command_line, data
+
+
+def parser() -> argparse.ArgumentParser:
+    """Build the command line."""
+    main = command_line.Parser(prog="python -m arelu_meta.data", description="Look at image sets before using them.")
+    commands = main.add_subparsers(dest="command", required=True, metavar="{list,show}")
+    commands.add_parser("list", help="list the sets known by name")
+    show = commands.add_parser("show", help="print what is in a set and draw a contact sheet of it")
+    show.add_argument("name", metavar="NAME|PATH", help="a set's name, or the path of your own")
+    show.add_argument("--out", type=Path, metavar="PNG", help="where the contact sheet goes; NAME.png unless given")
+    show.add_argument("--data-root", type=Path, metavar="DIR", help="folder of the sets that do not come bundled")
+    return main
+
+
+def list_sets() -> None:
+    """Print the registered sets."""
+    widest = max(map(len, data.names()))
+    for entry in data.entries():
+        kind = "bundled" if entry.bundled else "on disk"
+        sys.stdout.write(f"{entry.name:<{widest}}  {kind}  {entry.summary}\n")
+
+
+def show(name: str, out: Path | None, root: Path | None) -> None:
+    """Print what is in a set and draw its contact sheet."""
+    images = data.load(name, root=root)
+    from arelu_meta.data.contact_sheet import write_contact_sheet
+    from arelu_meta.data.describe import describe
+
+    out = out or Path(f"{Path(name).stem}.png")
+    write_contact_sheet(images, out)
+    sys.stdout.write(f"{describe(images)}\nsheet: {out}\n")
+
+
+def command(arguments: Sequence[str] | None = None) -> None:
+    """Read the flags and do what they say."""
+    flags = parser().parse_args(arguments)
+    if flags.command == "list":
+        list_sets()
+    else:
+        show(flags.name, flags.out, flags.data_root)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command and give its exit code."""
+    return command_line.main(command, arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,157 @@
+"""`ImageSet`: labelled images as tensors in memory, the one type every reader returns and every loop draws from."""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from arelu_meta.errors import InputError
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """Where the images came from, and whether every file matched the publisher's checksum."""
+
+    source: str = "memory"
+    verified: bool = False
+    files: Mapping[str, str] = field(default_factory=dict)  # file name -> SHA-256 of what was read
+
+
+@dataclass(frozen=True, eq=False)
+class ImageSet:
+    """Images at rest as uint8 (N, C, H, W) with integer labels (N,); `pixels` normalises what is asked for.
+
+    `parts` holds the publisher's own division as image numbers (`train`, `test`; `background`, `evaluation`), if there
+    is one.
+    `groups` says which patient (or writer) an image belongs to. `masks` (N, 1, H, W) makes it a segmentation set.
+
+    >>> tiny = ImageSet("tiny", torch.zeros(4, 1, 8, 8, dtype=torch.uint8), torch.tensor([0, 0, 1, 1]), ("a", "b"))
+    >>> tiny.counts().tolist(), tiny.pixels(torch.tensor([0])).shape
+    ([2, 2], torch.Size([1, 1, 8, 8]))
+    """
+
+    name: str
+    images: Tensor
+    labels: Tensor
+    class_names: tuple[str, ...]
+    parts: Mapping[str, Tensor] = field(default_factory=dict)
+    masks: Tensor | None = None
+    groups: Tensor | None = None
+    group_names: tuple[str, ...] = ()
+    provenance: Provenance = field(default_factory=Provenance)
+    mean: tuple[float, ...] = ()  # per channel, of pixels in [0, 1]; empty: no normalisation
+    std: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.images.dtype != torch.uint8 or self.images.dim() != 4:
+            raise InputError(
+                f"{self.name}: images must be uint8 (N, C, H, W), not {self.images.dtype} {tuple(self.images.shape)}"
+            )
+        if self.labels.dtype != torch.int64 or self.labels.shape != self.images.shape[:1]:
+            raise InputError(
+                f"{self.name}: labels must be int64 ({len(self.images)},), "
+                f"not {self.labels.dtype} {tuple(self.labels.shape)}"
+            )
+        if self.masks is not None and self.masks.shape != (len(self.images), 1, *self.images.shape[2:]):
+            raise InputError(
+                f"{self.name}: masks {tuple(self.masks.shape)} do not fit images {tuple(self.images.shape)}"
+            )
+        if len(self.labels) and not self.labels.is_meta:
+            low, high = int(self.labels.min()), int(self.labels.max())
+            if low < 0 or high >= len(self.class_names):
+                raise InputError(
+                    f"{self.name}: label {low if low < 0 else high} is outside 0..{len(self.class_names) - 1} "
+                    f"({len(self.class_names)} class names)"
+                )
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    @property
+    def channels(self) -> int:
+        """Number of colour channels."""
+        return self.images.shape[1]
+
+    @property
+    def image_size(self) -> tuple[int, int]:
+        """Height and width."""
+        return self.images.shape[2], self.images.shape[3]
+
+    @property
+    def device(self) -> torch.device:
+        """Where the images are."""
+        return self.images.device
+
+    def counts(self) -> Tensor:
+        """Images per class, (classes,)."""
+        return torch.bincount(self.labels, minlength=len(self.class_names))
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 over images, labels, masks, groups and class names: the content, wherever it was read from."""
+        sha = hashlib.sha256()
+        for tensor in (self.images, self.labels, self.masks, self.groups):
+            if tensor is not None:
+                sha.update(f"{tensor.dtype}{tuple(tensor.shape)}".encode())
+                sha.update(tensor.cpu().contiguous().numpy().data)
+        sha.update("\0".join(self.class_names).encode())
+        return sha.hexdigest()
+
+    def subset(self, index: Tensor, name: str | None = None) -> "ImageSet":
+        """Take some images by number; labels and class names stay as they are."""
+        index = index.to(self.device)
+        return replace(
+            self,
+            name=name or self.name,
+            images=self.images[index],
+            labels=self.labels[index],
+            masks=None if self.masks is None else self.masks[index],
+            groups=None if self.groups is None else self.groups[index],
+            parts={},
+        )
+
+    def to(self, device: torch.device | str) -> "ImageSet":
+        """Move everything to a device, once, so that no batch has to travel."""
+        return replace(
+            self,
+            images=self.images.to(device),
+            labels=self.labels.to(device),
+            masks=None if self.masks is None else self.masks.to(device),
+            groups=None if self.groups is None else self.groups.to(device),
+        )
+
+    def channel_statistics(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """Mean and standard deviation of each channel, of pixels in [0, 1].
+
+        Taken from the histogram of the 256 values, so that no float copy of the images is made.
+        """
+        values = torch.arange(256, dtype=torch.float64) / 255
+        means, deviations = [], []
+        for channel in range(self.channels):
+            counts = torch.bincount(self.images[:, channel].reshape(-1), minlength=256).cpu().double()
+            share = counts / counts.sum()
+            mean = (share * values).sum()
+            means.append(float(mean))
+            deviations.append(float((share * (values - mean).square()).sum().sqrt()))
+        return tuple(means), tuple(deviations)
+
+    def normalised_like(self, other: "ImageSet") -> "ImageSet":
+        """Use the channel statistics of another set (the training part) for `pixels`."""
+        mean, std = other.channel_statistics()
+        return replace(self, mean=mean, std=tuple(max(deviation, 1e-6) for deviation in std))
+
+    def pixels(self, index: Tensor) -> Tensor:
+        """Gather images by number (any shape) and normalise: (*index, C, H, W) float32."""
+        return self.normalise(self.images[index])
+
+    def normalise(self, images: Tensor) -> Tensor:
+        """Turn uint8 images (..., C, H, W) into float32 with the channel statistics of this set."""
+        pixels = images.float().div_(255)
+        if self.mean:
+            shape = (self.channels, 1, 1)
+            pixels.sub_(torch.tensor(self.mean, device=pixels.device).view(shape))
+            pixels.div_(torch.tensor(self.std, device=pixels.device).view(shape))
+        return pixels

@@ -1,0 +1,93 @@
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from arelu_meta.data.contact_sheet import OUTLINE, contact_sheet, write_contact_sheet
+from arelu_meta.data.imageset import ImageSet
+from arelu_meta.errors import InputError
+
+
+def plain(values, labels, classes, size=28, **more):
+    """A set whose image i is filled with one colour (value, 0, 200), which no letter of a title has."""
+    colours = torch.tensor([(value, 0, 200) for value in values], dtype=torch.uint8)
+    images = colours[:, :, None, None].expand(-1, -1, size, size).contiguous()
+    return ImageSet("plain", images, torch.tensor(labels), tuple(classes), **more)
+
+
+def values_in(sheet, box=None):
+    return {red for red, green, blue in colours_in(sheet, box) if (green, blue) == (0, 200)}
+
+
+def colours_in(sheet, box=None):
+    pixels = np.asarray(sheet.crop(box) if box else sheet).reshape(-1, 3)
+    return {tuple(map(int, pixel)) for pixel in np.unique(pixels, axis=0)}
+
+
+def test_rows_are_classes_in_order():
+    """Two classes, two rows: 28 is enlarged twice to 56, and with the gap a line is 58 high."""
+    sheet = contact_sheet(plain([10, 20, 30], [0, 1, 1], "ab"), rows=2)
+    assert sheet.height == 2 * 58
+    assert values_in(sheet, (0, 0, sheet.width, 58)) == {10}
+    assert values_in(sheet, (0, 58, sheet.width, 116)) == {20, 30}
+
+
+def test_every_image_is_shown_where_there_is_room():
+    values = list(range(1, 41))
+    sheet = contact_sheet(plain(values, [0] * 20 + [1] * 20, "ab"), rows=4, columns=10)
+    assert values_in(sheet) == set(values)
+
+
+def test_even_steps_from_first_to_last_where_there_is_not():
+    """Of 101 classes five rows show 0, 25, 50, 75 and 100; of 101 images of one class five columns show the same."""
+    numbers = list(range(101))
+    many_classes = plain(numbers, numbers, map(str, numbers))
+    assert values_in(contact_sheet(many_classes, rows=5)) == {0, 25, 50, 75, 100}
+    one_class = plain(numbers, [0] * 101, "a")
+    assert values_in(contact_sheet(one_class, rows=1, columns=5)) == {0, 25, 50, 75, 100}
+
+
+def test_class_name_is_written_before_its_images():
+    quiet = contact_sheet(plain([5], [0], ["i"]))
+    loud = contact_sheet(plain([5], [0], ["a much longer name"]))
+    assert loud.width > quiet.width + 50
+    assert (0, 0, 0) in colours_in(loud)
+    assert contact_sheet(plain([5], [0], ["x" * 500])).width < 600
+
+
+def test_mask_is_an_outline():
+    """A square mask of 4x4 in an 8x8 image enlarged 16 times: 64 pixels a side, of which the outer ring is 4 * 63."""
+    masks = torch.zeros(1, 1, 8, 8, dtype=torch.uint8)
+    masks[:, :, 2:6, 2:6] = 1
+    sheet = contact_sheet(plain([0], [0], "a", size=8, masks=masks))
+    red = (np.asarray(sheet) == OUTLINE).all(-1)
+    assert red.sum() == 4 * 63
+    without = contact_sheet(plain([0], [0], "a", size=8))
+    assert OUTLINE not in colours_in(without)
+
+
+@pytest.mark.parametrize(
+    ("channels", "shown"), [(1, (90, 90, 90)), (2, (90, 90, 90)), (3, (90, 91, 92)), (4, (90,) * 3)]
+)
+def test_any_number_of_channels(channels, shown):
+    values = torch.arange(90, 90 + channels, dtype=torch.uint8)
+    images = values.view(1, -1, 1, 1).expand(-1, -1, 28, 28)
+    sheet = contact_sheet(ImageSet("one", images, torch.tensor([0]), ("a",)))
+    assert sheet.getpixel((sheet.width - 30, 28)) == shown
+
+
+def test_absent_classes_have_no_row():
+    assert contact_sheet(plain([1, 2], [0, 2], "abc"), rows=2).height == 2 * 58
+
+
+def test_written_file_is_the_sheet(tmp_path):
+    images = plain([10, 20], [0, 1], "ab")
+    write_contact_sheet(images, tmp_path / "sheet")
+    with Image.open(tmp_path / "sheet") as read:
+        assert read.format == "PNG"
+        np.testing.assert_array_equal(np.asarray(read), np.asarray(contact_sheet(images)))
+
+
+def test_unwritable_place_is_one_clear_line(tmp_path):
+    with pytest.raises(InputError, match=r"cannot write the contact sheet '.*': No such file or directory; choose"):
+        write_contact_sheet(plain([1], [0], "a"), tmp_path / "missing" / "sheet.png")

@@ -1,0 +1,139 @@
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from arelu_meta import data
+from arelu_meta.data.__main__ import main
+from arelu_meta.data.describe import describe
+from arelu_meta.data.imageset import ImageSet, Provenance
+
+ROOT = Path(data.__file__).parents[2]
+
+
+def run(*arguments):
+    command = [sys.executable, "-m", "arelu_meta.data", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=dict(os.environ), check=False)
+
+
+def lines_of(text):
+    return dict(re.split(r"\s{2,}", line, maxsplit=1) for line in text.splitlines())
+
+
+@pytest.fixture
+def patients():
+    return ImageSet(
+        "patients",
+        torch.zeros(6, 2, 8, 4, dtype=torch.uint8),
+        torch.tensor([0, 0, 0, 0, 1, 2]),
+        ("a", "b", "c"),
+        parts={"train": torch.arange(4), "test": torch.arange(4, 6)},
+        masks=torch.cat([torch.ones(1, 1, 8, 4), torch.zeros(5, 1, 8, 4)]).to(torch.uint8),
+        groups=torch.tensor([0, 0, 0, 0, 1, 1]),
+        group_names=("one", "two"),
+        provenance=Provenance(source="a drawer", verified=False, files={"x.bin": "abc"}),
+    )
+
+
+def test_describe(patients):
+    """Counts are 4, 1, 1: median 1. One mask of six is full: 1/6 = 16.67 % of the pixels. 6*2*8*4 bytes."""
+    told = lines_of(describe(patients))
+    assert told["images"] == "6 of 2x8x4, 0.0 MB"
+    assert told["classes"] == "3: a, b, c"
+    assert told["per class"] == "min 1, median 1, max 4"
+    assert told["part train"] == "4 images of 1 classes"
+    assert told["part test"] == "2 images of 2 classes"
+    assert told["groups"] == "2: one, two"
+    assert told["masks"] == "1 of 6 not empty, 16.67% of the pixels"
+    assert told["digest"] == patients.digest
+    assert told["source"] == "a drawer"
+    assert told["verified"].startswith("no")
+    assert told["file x.bin"] == "abc"
+
+
+def test_show_digits_prints_and_draws(tmp_path, capsys):
+    sheet = tmp_path / "sheet.png"
+    assert main(["show", "digits", "--out", str(sheet)]) == 0
+    printed = capsys.readouterr().out
+    told = lines_of(printed.rsplit("\n", 2)[0])
+    assert told["images"].startswith("1,797 of 1x28x28")
+    assert told["per class"] == "min 174, median 180.5, max 183"  # of scikit-learn's description of the set
+    assert told["verified"] == "yes"
+    assert str(sheet) in printed
+    with Image.open(sheet) as drawn:
+        assert np.asarray(drawn).std() > 10
+
+
+def test_show_without_out_names_the_sheet_after_the_set(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["show", "phantom"]) == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["phantom.png"]
+
+
+def test_list_names_every_set(capsys):
+    assert main(["list"]) == 0
+    printed = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in printed] == data.names()
+    assert all(entry.summary in line for entry, line in zip(data.entries(), printed, strict=True))
+
+
+def test_data_root_is_handed_on(tmp_path, monkeypatch, patients):
+    seen = {}
+
+    def load(name, *, root=None):
+        seen.update(name=name, root=root)
+        return patients
+
+    monkeypatch.setattr(data, "load", load)
+    assert main(["show", "some/folder", "--data-root", str(tmp_path), "--out", str(tmp_path / "s.png")]) == 0
+    assert seen == {"name": "some/folder", "root": tmp_path}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["show", "glyfs"], "unknown dataset 'glyfs'; did you mean 'glyphs'?"),
+        (["show"], "NAME|PATH"),
+        (["sow", "glyphs"], "invalid choice: 'sow'"),
+        ([], "required: {list,show}"),
+        (["show", "digits", "--size", "3"], "unrecognized arguments: --size 3"),
+        (["show", "digits", "--out", "missing/folder/sheet.png"], "cannot write the contact sheet"),
+    ],
+)
+def test_wrong_input_is_one_line_and_exit_code_2(arguments, message, capsys):
+    assert main(arguments) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("error: ")
+    assert captured.err.count("\n") == 1
+    assert message in captured.err
+
+
+def test_as_a_process():
+    wrong = run("show", "digit")
+    assert (wrong.returncode, wrong.stdout) == (2, "")
+    assert wrong.stderr == "error: unknown dataset 'digit'; did you mean 'digits'?\n"
+    right = run("list")
+    assert (right.returncode, right.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["show", "--help"], ["list"]])
+def test_help_and_list_import_no_torch(arguments):
+    code = (
+        "import sys\n"
+        "from arelu_meta.data.__main__ import main\n"
+        "try:\n    main(sys.argv[1:])\nexcept SystemExit as end:\n    assert not end.code\n"
+        "heavy = {'torch', 'matplotlib', 'scipy', 'numpy'} & set(sys.modules)\n"
+        "assert not heavy, heavy\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "show" in done.stdout or "digits" in done.stdout
