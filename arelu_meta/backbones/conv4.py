@@ -1,0 +1,48 @@
+"""`conv4`: the four-block network of the few-shot literature."""
+
+from torch import Tensor, nn
+
+from arelu_meta.activations import Factory
+from arelu_meta.backbones.norm import Norm, make_norm
+from arelu_meta.backbones.widths import input_multiple
+from arelu_meta.errors import InputError
+
+
+class Conv4(nn.Module):
+    """Four blocks of 3x3 convolution, norm, activation and 2x2 max-pool, and a linear head.
+
+    Input (N, channels, H, W) of at least 16x16, output (N, classes) logits. With 64 filters, one channel, 28x28, five
+    classes and batch norm: 111,936 parameters in the blocks (convolutions 640 + 3 * 36,928, norms 4 * 128) and 325 in
+    the head.
+    """
+
+    def __init__(
+        self,
+        *,
+        activation: Factory,
+        channels: int,
+        image_size: tuple[int, int],
+        classes: int,
+        filters: int = 64,
+        norm: Norm = "batch",
+    ) -> None:
+        super().__init__()
+        if min(image_size) < 16:
+            raise InputError(f"conv4 halves the image four times; {image_size[0]}x{image_size[1]} is below 16x16")
+        widths = (channels, filters, filters, filters)
+        self.blocks = nn.Sequential(*(_block(width, filters, norm, activation) for width in widths))
+        self.head = nn.Linear(filters * (image_size[0] // 16) * (image_size[1] // 16), classes)
+
+    def features(self, x: Tensor) -> Tensor:
+        """Give the features before the head, (N, filters * H/16 * W/16)."""
+        return self.blocks(x).flatten(1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Give the logits, (N, classes)."""
+        return self.head(self.features(x))
+
+
+def _block(channels: int, filters: int, norm: Norm, activation: Factory) -> nn.Sequential:
+    act = activation()
+    width = filters * input_multiple(act)
+    return nn.Sequential(nn.Conv2d(channels, width, 3, padding=1), make_norm(norm, width), act, nn.MaxPool2d(2))

@@ -1,0 +1,43 @@
+"""The block most networks are made of: convolution, batch norm, activation; and how small an image may be."""
+
+from torch import nn
+
+from arelu_meta.activations import Factory
+from arelu_meta.backbones.widths import input_multiple
+from arelu_meta.errors import InputError
+
+
+def conv_block(
+    inputs: int,
+    outputs: int,
+    kernel: int,
+    *,
+    activation: Factory,
+    stride: int = 1,
+    groups: int = 1,
+    bias: bool = False,
+) -> nn.Sequential:
+    """Make a convolution with batch norm and a fresh activation, (N, inputs, H, W) -> (N, outputs, H/s, W/s).
+
+    For Maxout the convolution and its norm are as many times wider as the activation has pieces.
+    """
+    act = activation()
+    width = outputs * input_multiple(act)
+    return nn.Sequential(*conv_norm(inputs, width, kernel, stride=stride, groups=groups, bias=bias), act)
+
+
+def conv_norm(
+    inputs: int, outputs: int, kernel: int, *, stride: int = 1, groups: int = 1, bias: bool = False
+) -> nn.Sequential:
+    """Make a convolution that keeps the size (but for its stride), and batch norm with running statistics."""
+    conv = nn.Conv2d(inputs, outputs, kernel, stride=stride, padding=kernel // 2, groups=groups, bias=bias)
+    return nn.Sequential(conv, nn.BatchNorm2d(outputs))
+
+
+def check_halvings(name: str, image_size: tuple[int, int], halvings: int) -> None:
+    """Refuse an image that is used up before the network has halved it as often as it does."""
+    smallest = 2**halvings
+    if min(image_size) < smallest:
+        raise InputError(
+            f"{name} halves the image {halvings} times; {image_size[0]}x{image_size[1]} is below {smallest}x{smallest}"
+        )

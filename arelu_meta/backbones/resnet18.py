@@ -1,0 +1,76 @@
+"""`resnet18`: the residual network of 18 layers, for 32x32 images (He et al. 2015, arXiv 1512.03385)."""
+
+from typing import ClassVar
+
+from torch import Tensor, nn
+
+from arelu_meta.activations import Factory
+from arelu_meta.backbones.conv_block import check_halvings, conv_block, conv_norm
+from arelu_meta.backbones.widths import input_multiple
+
+
+class ResidualBlock(nn.Module):
+    """Two 3x3 convolutions beside a shortcut, (N, inputs, H, W) -> (N, outputs, H/stride, W/stride).
+
+    The second activation stands after the sum. For Maxout the residual has all the pieces and each gets the same
+    shortcut: max over k of (residual_k + shortcut).
+    """
+
+    def __init__(self, inputs: int, outputs: int, stride: int, *, activation: Factory) -> None:
+        super().__init__()
+        act = activation()
+        self.pieces = input_multiple(act)
+        width = outputs * self.pieces
+        self.conv1 = conv_block(inputs, outputs, 3, stride=stride, activation=activation)
+        self.conv2 = conv_norm(outputs, width, 3)
+        self.gate = self.make_gate(width, activation)
+        self.shortcut: nn.Module = nn.Identity()
+        if stride > 1 or inputs != outputs:
+            self.shortcut = conv_norm(inputs, outputs, 1, stride=stride)
+        self.act = act  # last, so that layers are listed in the order they are passed
+
+    def make_gate(self, width: int, activation: Factory) -> nn.Module:  # noqa: ARG002
+        """Make what the residual passes before the sum: here nothing."""
+        return nn.Identity()
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Add the residual to the shortcut and activate."""
+        shortcut = self.shortcut(x)
+        if self.pieces > 1:
+            shortcut = shortcut.repeat_interleave(self.pieces, 1)
+        return self.act(self.gate(self.conv2(self.conv1(x))) + shortcut)
+
+
+class ResNet18(nn.Module):
+    """A 3x3 stem of stride 1 without pooling, four stages of two residual blocks, and a linear head.
+
+    Input (N, channels, H, W) of at least 8x8, output (N, classes) logits. 17 activations: the stem's and two per block.
+    11,173,962 parameters for three channels and ten classes.
+    """
+
+    name: ClassVar[str] = "resnet18"
+    block: ClassVar[type[ResidualBlock]] = ResidualBlock
+
+    def __init__(self, *, activation: Factory, channels: int, image_size: tuple[int, int], classes: int) -> None:
+        super().__init__()
+        check_halvings(self.name, image_size, 3)
+        self.stem = conv_block(channels, 64, 3, activation=activation)
+        self.stages = nn.Sequential(
+            self._stage(64, 64, 1, activation),  # 32
+            self._stage(64, 128, 2, activation),  # 16
+            self._stage(128, 256, 2, activation),  # 8
+            self._stage(256, 512, 2, activation),  # 4
+        )
+        self.head = nn.Linear(512, classes)
+
+    def _stage(self, inputs: int, outputs: int, stride: int, activation: Factory) -> nn.Sequential:
+        first = self.block(inputs, outputs, stride, activation=activation)
+        return nn.Sequential(first, self.block(outputs, outputs, 1, activation=activation))
+
+    def features(self, x: Tensor) -> Tensor:
+        """Give the features before the head, (N, 512)."""
+        return self.stages(self.stem(x)).mean((2, 3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Give the logits, (N, classes)."""
+        return self.head(self.features(x))
