@@ -1,0 +1,98 @@
+"""Nearest class means against numpy and scikit-learn."""
+
+import numpy as np
+import pytest
+import torch
+from sklearn.neighbors import NearestCentroid
+from torch import nn
+
+from arelu_meta import learners
+from arelu_meta.data.episodes import Episode
+from arelu_meta.errors import InputError
+from tests.learners.small_problems import WAYS, central_differences, conv4, episodes, gradients, own_net
+
+
+def build(method: str, network: nn.Module):
+    return learners.build(method, network, inner_lr=0.1, inner_steps=1)
+
+
+def shuffled(batch: Episode) -> Episode:
+    """The support in another order, so that no class mean is right by position alone."""
+    order = torch.randperm(batch.support_y.shape[1], generator=torch.Generator().manual_seed(5))
+    return Episode(batch.support_x[:, order], batch.support_y[:, order], batch.query_x, batch.query_y)
+
+
+def test_protonet_equals_plain_numpy():
+    network, batch = own_net("arelu"), shuffled(episodes(3))
+    learner = build("protonet", network)
+    outcome = learner.meta_step(batch, progress=0.0)
+    losses = []
+    for task, episode in enumerate(batch):
+        with torch.no_grad():
+            support, query = (network.features(x).numpy() for x in (episode.support_x, episode.query_x))
+        labels, wanted = episode.support_y.numpy(), episode.query_y.numpy()
+        logits = np.zeros((len(query), WAYS))
+        for way in range(WAYS):
+            centre = np.mean([support[row] for row in range(len(support)) if labels[row] == way], axis=0)
+            for row in range(len(query)):
+                logits[row, way] = -sum((query[row] - centre) ** 2)
+        np.testing.assert_allclose(learner.query_logits(batch)[task].detach().numpy(), logits, rtol=1e-10)
+        chosen = np.array([logits[row, wanted[row]] for row in range(len(query))])
+        losses.append(np.mean(np.log(np.exp(logits).sum(1)) - chosen))
+        assert outcome.accuracies[task].item() == pytest.approx(np.mean(logits.argmax(1) == wanted))
+    assert outcome.loss.item() == pytest.approx(np.mean(losses))
+
+
+def test_gradient_of_protonet_equals_central_differences():
+    network, batch = own_net("arelu"), episodes(2)
+    learner = build("protonet", network)
+    learner.meta_step(batch, progress=0.0)
+    found = gradients(network)
+
+    def loss() -> float:
+        return learner.meta_step(batch, progress=0.0, share=0.0).loss.item()
+
+    for name in ("first.weight", "first.bias", "act.alpha", "act.beta"):
+        slopes = central_differences(loss, network.get_parameter(name))
+        assert torch.allclose(found[name].view(-1)[: len(slopes)], slopes, rtol=1e-6, atol=1e-9), name
+
+
+def test_a_query_on_a_prototype_keeps_its_gradient_finite():
+    """The distance is zero there, whose square root has no slope; the square has slope zero."""
+    network, batch = own_net(), episodes(1)
+    batch = Episode(batch.support_x[:, ::2], batch.support_y[:, ::2], batch.support_x[:, ::2], batch.support_y[:, ::2])
+    build("protonet", network).meta_step(batch, progress=0.0)
+    assert network.first.weight.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("method", ["centroid", "features"])
+def test_floors_equal_scikit_learns_nearest_centroid(method):
+    network, batch = own_net(), shuffled(episodes(8))
+    found = build(method, network).query_logits(batch).argmax(-1)
+    for task, episode in enumerate(batch):
+        with torch.no_grad():
+            embed = network.features if method == "features" else lambda x: x.flatten(1)
+            support, query = embed(episode.support_x).numpy(), embed(episode.query_x).numpy()
+        expected = NearestCentroid().fit(support, episode.support_y.numpy()).predict(query)
+        assert found[task].tolist() == expected.tolist()
+    assert len(set(found.flatten().tolist())) > 1
+
+
+def test_floors_are_declared_untrained():
+    assert [entry.name for entry in learners.entries() if not entry.trained] == ["features", "centroid"]
+
+
+def test_any_number_of_ways():
+    """The head has three outputs; prototypes of five classes give five logits."""
+    batch = Episode(
+        torch.randn(1, 5, 1, 4, 4).double(), torch.arange(5).unsqueeze(0), torch.randn(1, 2, 1, 4, 4).double(),
+        torch.tensor([[3, 4]]),
+    )  # fmt: skip
+    assert build("protonet", own_net()).query_logits(batch).shape == (1, 2, 5)
+
+
+def test_what_prototypes_cannot_be_made_of():
+    with pytest.raises(InputError, match="Sequential has no method `features`"):
+        build("protonet", nn.Sequential(nn.Flatten(), nn.Linear(16, 3)))
+    with pytest.raises(InputError, match="norm 'batch_support' cannot be had"):
+        build("protonet", conv4(norm="batch_support"))
