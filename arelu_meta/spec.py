@@ -1,0 +1,205 @@
+"""Specs: what a run is, frozen, strict and hashed. Nothing here imports torch.
+
+A task file's sections are the sections here; a command's flags are the fields here. The hash of a spec is the run's
+identity.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable
+from functools import partial
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from arelu_meta import activations, backbones, data, learners
+from arelu_meta.errors import InputError, unknown
+
+Protocol = Literal["sound", "paper"]
+Count = Annotated[int, Field(ge=1)]
+Rate = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Share = Annotated[float, Field(gt=0, lt=1)]
+Option = bool | int | float | str
+NONE_WORD = BeforeValidator(lambda value: None if value == "none" else value)
+OptionalCount = Annotated[Count | None, NONE_WORD]
+OptionalRate = Annotated[Rate | None, NONE_WORD]
+
+
+def _registered(kind: str, names: Callable[[], list[str]]) -> AfterValidator:
+    """Accept a registered name, or a place outside the package (`package.module:name`, a path)."""
+
+    def check(name: str) -> str:
+        if name not in names() and not set(name) & set(":/\\."):
+            raise unknown(kind, name, names())
+        return name
+
+    return AfterValidator(check)
+
+
+ActivationName = Annotated[str, _registered("activation", activations.names)]
+BackboneName = Annotated[str, _registered("backbone", partial(backbones.names, "classification"))]
+DatasetName = Annotated[str, _registered("dataset", data.names)]
+MethodName = Annotated[str, _registered("method", learners.names)]
+EngineName = Annotated[str, _registered("engine", learners.engines.names)]
+
+
+class Section(BaseModel):
+    """A group of settings that refuses unknown keys and cannot be changed."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+
+class DataSection(Section):
+    """Which images, and how they are divided."""
+
+    dataset: DatasetName
+    """image set: a name, or a folder, an .npz or package.module:function of your own"""
+    dataset_options: dict[str, Option] = {}
+    """options of the set's reader, as key=value"""
+    split: Literal["by_image", "by_class", "by_group", "published", "omniglot_standard"] = "by_image"
+    """what is held out: images, whole classes, groups, or as the publisher divides"""
+    validation: Share = 0.2
+    """share of each class's images (or of the groups) that selects the model"""
+    test: Share = 0.2
+    """share of each class's images (or of the groups) that is tested on"""
+    validation_classes: Count = 1
+    """split by_class: classes that select the model"""
+    test_classes: Count = 1
+    """split by_class: classes that are tested on"""
+
+
+class EpisodeSection(Section):
+    """The size of an episode."""
+
+    ways: Annotated[int, Field(ge=2)] = 5
+    """classes in an episode"""
+    train_ways: Annotated[int | None, Field(ge=2), NONE_WORD] = None
+    """classes in a training episode, when they are not as many; for methods without a head of fixed size"""
+    shots: Count = 1
+    """support images per class"""
+    queries: Count = 5
+    """query images per class in training episodes"""
+    test_queries: Count = 15
+    """query images per class in validation and test episodes"""
+
+
+class NetworkSection(Section):
+    """The network and its activation."""
+
+    backbone: BackboneName = "mnist_conv"
+    """network, by name"""
+    backbone_options: dict[str, Option] = {}
+    """options of the network, as key=value"""
+    norm: Literal["batch", "batch_support", "running", "group", "none"] | None = None
+    """normalisation of a network that has a choice: batch (transductive), batch_support, running, group, none"""
+    activation: ActivationName = "arelu"
+    """activation, by name or package.module:Class"""
+    activation_options: dict[str, Option] = {}
+    """options of the activation, as key=value"""
+
+
+class MetaTrainingSection(Section):
+    """How the learner is trained over episodes."""
+
+    method: MethodName = "maml"
+    """meta-learning method, by name"""
+    engine: EngineName = "func"
+    """what computes the inner loop: func, higher, learn2learn"""
+    iterations: Count = 100
+    """outer steps"""
+    meta_batch: Count = 32
+    """episodes per outer step"""
+    inner_lr: Rate = 0.005
+    """learning rate of the adaptation inside an episode"""
+    inner_steps: Count = 5
+    """adaptation steps inside a training episode"""
+    test_steps: OptionalCount = None
+    """adaptation steps in validation and test, when they are not as many"""
+    inner_optimizer: Literal["sgd", "adam"] = "sgd"
+    """optimizer of the inner steps; adam runs on engine higher"""
+    clip_norm: OptionalRate = None
+    """bound on the norm of the inner gradients"""
+    outer_lr: Rate = 0.005
+    """learning rate of the outer optimizer (Adam; plain SGD for reptile)"""
+    halve_lr_every: OptionalCount = None
+    """outer steps after which the outer learning rate is halved, again and again"""
+
+    @model_validator(mode="after")
+    def _pair_exists(self) -> "MetaTrainingSection":
+        learners.check_engine(self.method, self.engine)
+        if self.inner_optimizer == "adam" and self.engine != "higher":
+            raise InputError(
+                f"inner optimizer 'adam' runs on engine 'higher', not {self.engine!r}; use --engine higher"
+            )
+        return self
+
+
+class EvaluationSection(Section):
+    """How the result is measured."""
+
+    protocol: Protocol = "sound"
+    """sound: held-out data, selected on validation, tested once; paper: as published, best training batch"""
+    test_episodes: Annotated[int, Field(ge=2)] = 600
+    """fixed test episodes"""
+    validation_episodes: Annotated[int, Field(ge=2)] = 100
+    """fixed validation episodes"""
+    validate_every: Count = 10
+    """outer steps between validations"""
+    task_pool: Count = 1000
+    """paper protocol only: distinct training episodes, revisited"""
+
+
+class Spec(Section):
+    """What every kind of run has: where it comes from, and its seed."""
+
+    task: str
+    version: Count = 1
+    summary: str = ""
+    seed: Annotated[int, Field(ge=0)] = 0
+    """seed of every random stream"""
+
+    @property
+    def identity(self) -> str:
+        """SHA-256 of everything that decides the result: the same identity is the same run."""
+        content = self.model_dump(mode="json", exclude={"summary"})
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+    def flat(self) -> dict[str, Any]:
+        """All settings in one level, under the names of their flags."""
+        values: dict[str, Any] = {}
+        for name, value in self:
+            values.update(dict(value) if isinstance(value, Section) else {name: value})
+        return values
+
+
+class FewShotSpec(Spec):
+    """A meta-learning run: episodes of a data set, a network, a method."""
+
+    kind: Literal["few_shot"] = "few_shot"
+    data: DataSection
+    episode: EpisodeSection = EpisodeSection()
+    network: NetworkSection = NetworkSection()
+    training: MetaTrainingSection = MetaTrainingSection()
+    evaluation: EvaluationSection = EvaluationSection()
+
+    @property
+    def train_queries(self) -> int:
+        """Query images per class in training episodes; the published procedure takes as many as shots."""
+        return self.episode.shots if self.evaluation.protocol == "paper" else self.episode.queries
+
+
+class Execution(Section):
+    """How a run is carried out; no part of its identity."""
+
+    device: str = "auto"
+    """auto (a GPU when there is one), cpu, cuda, cuda:1, mps, ..."""
+    threads: Annotated[int, Field(ge=0)] = 0
+    """CPU threads of torch; 0 leaves the choice to the toolkit"""
+    chunk: Annotated[int, Field(ge=0)] = 0
+    """episodes held in memory at once; 0: the whole batch"""
+    resume: bool = False
+    """go on from the last checkpoint of this very run, if there is one"""
+    experiment: str = "arelu_meta"
+    """MLflow experiment that takes the run"""
+    data_root: str = ""
+    """folder of the published data sets"""
