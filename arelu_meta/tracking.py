@@ -1,0 +1,340 @@
+"""MLflow tracking of a run: parameters, tags, metrics in batches, figures, the model; and an honest end state.
+
+The store is `sqlite:///mlflow.db` in the working folder unless MLFLOW_TRACKING_URI says otherwise.
+"""
+
+import copy
+import logging
+import os
+import platform
+import signal
+import sqlite3
+import subprocess
+import tempfile
+import threading
+import time
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from arelu_meta import __version__
+from arelu_meta.data.imageset import ImageSet
+from arelu_meta.data.splits import Split
+from arelu_meta.errors import InputError
+from arelu_meta.spec import Spec
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # a research tool sends nothing home
+os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")  # a model here is a few small files
+
+import mlflow
+from filelock import FileLock
+from mlflow import MlflowClient
+from mlflow.entities import Metric, RunStatus
+from mlflow.exceptions import MlflowException
+
+DEFAULT_URI = "sqlite:///mlflow.db"
+FLUSH_METRICS = 500
+FEW_SHOT_LOADER = "arelu_meta.few_shot_model"  # weights and a spec: no pickle
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Hold Ctrl-C and SIGTERM back while MLflow writes; a second one goes through at once.
+
+    An exception in the middle of a transaction leaves the database locked for this process, and the run RUNNING.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield  # signals are handled in the main thread only
+        return
+    held: list[int] = []
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def hold(number: int, frame: FrameType | None) -> None:
+        handler = handlers[signal.Signals(number)]
+        if held and callable(handler):
+            handler(number, frame)
+        held.append(number)
+
+    replaced = [number for number, handler in handlers.items() if callable(handler)]
+    for number in replaced:
+        signal.signal(number, hold)
+    try:
+        yield
+    finally:
+        for number in replaced:
+            signal.signal(number, handlers[number])
+        if held:
+            signal.raise_signal(held[0])
+
+
+class Tracker:
+    """One run in the store. Metrics go in batches: one by one they would cost more than training steps."""
+
+    def __init__(self, client: MlflowClient, run_id: str, experiment_id: str, uri: str) -> None:
+        self.run_id, self.experiment_id, self.uri = run_id, experiment_id, uri
+        self._client = client
+        self._pending: list[Metric] = []
+
+    def metrics(self, values: Mapping[str, float], step: int = 0) -> None:
+        """Note metric values of a step; they are sent by `flush`."""
+        now = int(time.time() * 1000)
+        self._pending.extend(Metric(name, value, now, step) for name, value in values.items())
+
+    @_uninterrupted()
+    def flush(self) -> None:
+        """Send what is noted."""
+        for start in range(0, len(self._pending), FLUSH_METRICS):
+            self._client.log_batch(self.run_id, metrics=self._pending[start : start + FLUSH_METRICS])
+        self._pending.clear()
+
+    def discard(self) -> None:
+        """Forget what is noted: a resumed run will note it again."""
+        self._pending.clear()
+
+    @_uninterrupted()
+    def tags(self, values: Mapping[str, str]) -> None:
+        """Set tags."""
+        for name, value in values.items():
+            self._client.set_tag(self.run_id, name, value)
+
+    @_uninterrupted()
+    def dataset(self, images: ImageSet, context: str) -> None:
+        """Record a data set as an input of the run, by name and content digest."""
+        from mlflow.data.code_dataset_source import CodeDatasetSource
+        from mlflow.data.meta_dataset import MetaDataset
+
+        source = CodeDatasetSource(
+            tags={"source": images.provenance.source, "verified": str(images.provenance.verified)}
+        )
+        entity = MetaDataset(  # type: ignore[abstract]  # `profile` is optional in fact
+            source, name=images.name, digest=images.digest[:32]
+        )
+        mlflow.log_input(entity, context=context)
+
+    @_uninterrupted()
+    def split(self, split: Split) -> None:
+        """Store which images train, validate and test, as `read_split` reads it."""
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "split.json"
+            split.write(path)
+            mlflow.log_artifact(str(path))
+
+    def figure(self, figure: "Figure", path: str) -> None:
+        """Store a figure as an artifact."""
+        mlflow.log_figure(figure, path)
+
+    @_uninterrupted()
+    def record(self, content: Any, path: str) -> None:
+        """Store plain values as a JSON artifact."""
+        mlflow.log_dict(content, path)
+
+    @_uninterrupted()
+    def text(self, content: str, path: str) -> None:
+        """Store a text artifact."""
+        mlflow.log_text(content, path)
+
+    @_uninterrupted()
+    def network(self, network: torch.nn.Module, example: torch.Tensor) -> None:
+        """Store a network as an MLflow model with its signature; `example` is a batch of at least two inputs."""
+        with _quiet():  # the import alone warns
+            import mlflow.pytorch
+            from mlflow.models import ModelSignature
+            from mlflow.types import Schema, TensorSpec
+
+        network, example = copy.deepcopy(network).cpu().eval(), example.cpu()
+        with torch.no_grad():
+            output = network(example)
+        inputs, outputs = (
+            Schema([TensorSpec(tensor.numpy().dtype, (-1, *tensor.shape[1:]))]) for tensor in (example, output)
+        )
+        with _quiet():
+            mlflow.pytorch.log_model(
+                network,
+                name="model",
+                signature=ModelSignature(inputs=inputs, outputs=outputs),
+                input_example=example.numpy(),
+                serialization_format="pt2",  # a traced graph: loading it runs no code of the file's
+                pip_requirements=[f"arelu-meta=={__version__}", f"torch=={torch.__version__.partition('+')[0]}"],
+            )
+
+    @_uninterrupted()
+    def few_shot_model(self, folder: Path, *, channels: int, image_size: tuple[int, int]) -> None:
+        """Store a few-shot model: an MLflow model that takes support and query and answers with probabilities."""
+        with _quiet():  # the import alone warns
+            import mlflow.pyfunc
+            from mlflow.models import ModelSignature
+            from mlflow.types import Schema, TensorSpec
+
+        image = (-1, channels, *image_size)
+        inputs = Schema(
+            [
+                TensorSpec(np.dtype("float32"), image, "support_x"),
+                TensorSpec(np.dtype("int64"), (-1,), "support_y"),
+                TensorSpec(np.dtype("float32"), image, "query_x"),
+            ]
+        )
+        outputs = Schema([TensorSpec(np.dtype("float32"), (-1, -1))])
+        with _quiet():
+            mlflow.pyfunc.log_model(
+                name="model",
+                loader_module=FEW_SHOT_LOADER,
+                data_path=str(folder),
+                signature=ModelSignature(inputs=inputs, outputs=outputs),
+                # Given, because MLflow would start a process to find out.
+                pip_requirements=[f"arelu-meta=={__version__}", f"torch=={torch.__version__.partition('+')[0]}"],
+            )
+
+
+class NoTracker(Tracker):
+    """Stands in where a run is not to be tracked: in all processes of a distributed run but the first."""
+
+    def __init__(self) -> None:
+        self.run_id = self.experiment_id = self.uri = ""
+
+    def metrics(self, values: Mapping[str, float], step: int = 0) -> None:
+        """Do nothing."""
+
+    def flush(self) -> None:
+        """Do nothing."""
+
+
+def download_model(uri: str) -> Path:
+    """Fetch a stored model and give its folder."""
+    mlflow.set_tracking_uri(os.environ.get("MLFLOW_TRACKING_URI") or DEFAULT_URI)
+    try:
+        return Path(mlflow.artifacts.download_artifacts(artifact_uri=uri))
+    except (MlflowException, OSError) as error:
+        raise InputError(f"cannot fetch {uri}: {str(error).splitlines()[0]}") from error
+
+
+def few_shot_data(folder: Path) -> Path:
+    """Give the folder inside a stored few-shot model that holds what the run saved."""
+    flavour = mlflow.models.Model.load(folder).flavors.get("python_function", {})
+    if flavour.get("loader_module") != FEW_SHOT_LOADER:
+        raise InputError(
+            f"{folder} is an MLflow model, but not a few-shot model of arelu_meta; name another run or URI"
+        )
+    return folder / str(flavour["data"])
+
+
+def check_store(experiment: str) -> None:
+    """Make sure that the store can be written, before anything else is."""
+    _open_store(os.environ.get("MLFLOW_TRACKING_URI") or DEFAULT_URI, experiment)
+
+
+@contextmanager
+def track(
+    spec: Spec, *, experiment: str, name: str, tags: Mapping[str, str], resumed_run: str | None = None
+) -> Iterator[Tracker]:
+    """Open a run, or a resumed one again, and close it as FINISHED, FAILED (an error) or KILLED (an interruption)."""
+    uri = os.environ.get("MLFLOW_TRACKING_URI") or DEFAULT_URI
+    client, experiment_id = _open_store(uri, experiment)
+    common = {
+        "spec_hash": spec.identity,
+        "arelu_meta": __version__,
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "git_commit": _git_commit(),
+    }
+    tracker: Tracker | None = None
+    run_id = resumed_run if resumed_run and _exists(client, resumed_run) else None
+    status = RunStatus.FAILED
+    try:
+        with _uninterrupted():
+            run = mlflow.start_run(run_id, experiment_id, name, tags={**common, **tags})
+            tracker = Tracker(client, run.info.run_id, experiment_id, uri)
+            mlflow.log_params({key: value for key, value in spec.flat().items() if value not in ({}, "")})
+            tracker.record(spec.model_dump(mode="json"), "spec.json")
+        yield tracker
+        status = RunStatus.FINISHED
+    except KeyboardInterrupt:
+        status = RunStatus.KILLED
+        if tracker is not None:
+            tracker.discard()
+        raise
+    finally:
+        if tracker is not None:
+            with _uninterrupted():
+                try:
+                    tracker.flush()
+                finally:
+                    mlflow.end_run(RunStatus.to_string(status))
+
+
+def _exists(client: MlflowClient, run_id: str) -> bool:
+    try:
+        client.get_run(run_id)
+    except MlflowException:
+        return False
+    return True
+
+
+def _open_store(uri: str, experiment: str) -> tuple[MlflowClient, str]:
+    """Connect, create what is missing, and find or create the experiment; one process at a time for a file of our own.
+
+    Several processes that create the tables of one new SQLite file at once break each other.
+    """
+    for noisy in ("mlflow", "alembic"):
+        logging.getLogger(noisy).setLevel(logging.WARNING)
+    try:
+        with _store_lock(uri):
+            mlflow.set_tracking_uri(uri)
+            client = MlflowClient()
+            found = client.get_experiment_by_name(experiment)
+            return client, found.experiment_id if found else client.create_experiment(experiment)
+    except Exception as error:
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise InputError(
+            f"cannot use the MLflow store {uri}: {reason}; set MLFLOW_TRACKING_URI to one that can be written"
+        ) from error
+
+
+@contextmanager
+def _store_lock(uri: str) -> Iterator[None]:
+    if not uri.startswith("sqlite:///"):
+        yield
+        return
+    path = Path(uri.removeprefix("sqlite:///"))
+    if not path.parent.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise PermissionError(f"{path} cannot be written")
+    if path.exists():
+        # MLflow would try for two minutes to open what is no database.
+        with closing(sqlite3.connect(path)) as connection:
+            connection.execute("PRAGMA schema_version")
+    with FileLock(f"{path}.lock"):
+        yield
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """MLflow warns about choices of its own; none of it is the user's doing."""
+    logger = logging.getLogger("mlflow")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(level)
+
+
+def _git_commit() -> str:
+    """The commit of the checkout the package is run from, or `none` for an installed one."""
+    root = Path(__file__).parent.parent
+    if not (root / ".git").exists():
+        return "none"
+    command = ["git", "-C", str(root), "rev-parse", "HEAD"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()  # noqa: S603
+    except (OSError, subprocess.CalledProcessError):
+        return "none"

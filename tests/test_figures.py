@@ -1,0 +1,51 @@
+import io
+
+import numpy as np
+import pytest
+from torch import nn
+
+from arelu_meta import activations
+from arelu_meta.figures import activation_curves, training_curve
+
+
+def test_training_curve_draws_every_series():
+    series = {"train": [(1, 0.2), (2, 0.4), (3, 0.5)], "validation": [(3, 0.45)], "empty": []}
+    axes = training_curve(series, title="a run", ylabel="query accuracy").axes[0]
+    drawn = {line.get_label(): line.get_xydata().tolist() for line in axes.lines}
+    assert drawn == {
+        "train (n = 3)": [[1, 0.2], [2, 0.4], [3, 0.5]],
+        "validation (n = 1)": [[3, 0.45]],
+        "empty (n = 0)": [],
+    }
+    assert axes.get_title() == "a run"
+    assert axes.get_ylabel() == "query accuracy"
+
+
+def test_activation_curves_show_what_each_layer_computes():
+    net = nn.Sequential(activations.build("arelu"), nn.Linear(2, 2), activations.build("relu"))
+    nn.init.constant_(net[0].alpha, 0.5)
+    figure = activation_curves(net, title="learned", limit=2.0)
+    lines = {line.get_label(): line for line in figure.axes[0].lines if not line.get_label().startswith("_")}
+    assert set(lines) == {"0", "2"}
+    x, y = lines["0"].get_data()
+    assert (x[0], x[-1]) == (-2.0, 2.0)
+    np.testing.assert_allclose(y[x < 0], 0.5 * x[x < 0], rtol=1e-6)
+    np.testing.assert_allclose(lines["2"].get_ydata(), np.maximum(x, 0), rtol=1e-6)
+
+
+@pytest.mark.parametrize("layer", [nn.Linear(2, 2), activations.build("maxout")])
+def test_no_figure_without_elementwise_activations(layer: nn.Module):
+    assert activation_curves(nn.Sequential(layer), title="none") is None
+
+
+def test_more_layers_than_colours():
+    """Nine layers: colours repeat after seven with another line style, so all lines look different."""
+    net = nn.Sequential(*(activations.build("relu") for _ in range(9)))
+    lines = [line for line in activation_curves(net, title="").axes[0].lines if not line.get_label().startswith("_")]
+    assert len({(line.get_color(), line.get_linestyle()) for line in lines}) == 9
+
+
+def test_figures_are_drawn_off_screen():
+    stream = io.BytesIO()
+    training_curve({"train": [(1, 0.5)]}, title="", ylabel="").savefig(stream, format="png")
+    assert stream.getvalue().startswith(b"\x89PNG")
