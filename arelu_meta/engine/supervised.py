@@ -1,0 +1,174 @@
+"""The supervised loop: epochs over tensor-resident batches, and evaluation in large ones."""
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
+
+from arelu_meta import distributed
+from arelu_meta.data.batches import Batches
+from arelu_meta.data.imageset import ImageSet
+from arelu_meta.engine.layer_rates import layer_groups
+from arelu_meta.engine.schedule import rate_factor
+from arelu_meta.errors import RunError
+from arelu_meta.learners.head import head_parameters
+from arelu_meta.spec_supervised import OptimizationSection
+
+Loss = Callable[[Tensor, Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """One pass: its number from 1, mean training loss, share of correct answers while training, and speed."""
+
+    number: int
+    loss: float
+    accuracy: float
+    images_per_second: float
+
+
+class SupervisedTrainer:
+    """A network, its optimizer and what else training changes; `state_dict` holds all of it for a checkpoint."""
+
+    def __init__(self, network: nn.Module, batches: Batches, settings: OptimizationSection, loss: Loss) -> None:
+        self.network, self.batches, self.settings, self.loss = network, batches, settings, loss
+        self.optimizer = make_optimizer(network, settings)
+        self.scaler = torch.amp.GradScaler(enabled=settings.precision == "fp16")
+        self.averaged = (
+            AveragedModel(network, multi_avg_fn=get_ema_multi_avg_fn(settings.ema)) if settings.ema else None
+        )
+        self.done = 0
+
+    @property
+    def tested(self) -> nn.Module:
+        """The network to evaluate: the running mean where there is one."""
+        return self.network if self.averaged is None else self.averaged.module
+
+    def epochs(self) -> Iterator[Epoch]:
+        """Train pass after pass from where it stands, and yield after each; the caller validates, saves, stops."""
+        while self.done < self.settings.epochs:
+            yield self._epoch(self.done + 1)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Give everything that a resumed training needs."""
+        return {
+            "network": self.network.state_dict(),
+            "averaged": None if self.averaged is None else self.averaged.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "scaler": self.scaler.state_dict(),
+            "random": self.batches.random.get_state(),
+            "done": self.done,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go back to where a checkpoint was taken."""
+        self.network.load_state_dict(state["network"])
+        if self.averaged is not None:
+            self.averaged.load_state_dict(state["averaged"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.scaler.load_state_dict(state["scaler"])
+        self.batches.random.set_state(state["random"])
+        self.done = state["done"]
+
+    def _epoch(self, number: int) -> Epoch:
+        start = time.perf_counter()
+        self._freeze(number)
+        self.network.train()
+        total_loss = torch.zeros((), device=self.batches.images.device)
+        correct = torch.zeros((), device=self.batches.images.device)
+        steps = len(self.batches)
+        for step, numbers in enumerate(self.batches.orders()):
+            self._set_rate(number - 1 + step / steps)
+            accumulate = self.settings.accumulate
+            together = min(accumulate, steps - step // accumulate * accumulate)  # fewer at the end of a pass
+            loss, right = self._step(numbers, together, last=step % accumulate + 1 == together)
+            total_loss += loss * len(numbers)
+            correct += right
+        count = len(self.batches.images)
+        mean = total_loss.item() / count
+        if not math.isfinite(mean):
+            raise RunError(f"the training loss is {mean} in epoch {number}; lower --lr, or set --clip-norm")
+        self.done = number
+        return Epoch(number, mean, correct.item() / count, count / (time.perf_counter() - start))
+
+    def _step(self, numbers: Tensor, together: int, *, last: bool) -> tuple[Tensor, Tensor]:
+        """Add the gradient of one of the batches that make a step together; on the last of them, update."""
+        rank, world = distributed.rank(), distributed.world_size()
+        share = len(numbers[rank::world]) / len(numbers)
+        x, y = self.batches.gather(numbers[rank::world])
+        with autocast(x.device, self.settings.precision):
+            output = self.network(x)
+            loss = self.loss(output, y)
+        self.scaler.scale(loss * (share / together)).backward()
+        if last:
+            self.scaler.unscale_(self.optimizer)
+            distributed.add_gradients(self.network.parameters())
+            if self.settings.clip_norm is not None:
+                torch.nn.utils.clip_grad_norm_(self.network.parameters(), self.settings.clip_norm)
+            self.scaler.step(self.optimizer)
+            self.scaler.update()
+            self.optimizer.zero_grad()
+            if self.averaged is not None:
+                self.averaged.update_parameters(self.network)
+        figures = torch.stack([loss.detach().float() * share, right_answers(output.detach(), y)])
+        return tuple(distributed.add(figures))
+
+    def _set_rate(self, epoch: float) -> None:
+        settings = self.settings
+        factor = rate_factor(
+            epoch,
+            schedule=settings.schedule,
+            epochs=settings.epochs,
+            milestones=settings.milestones,
+            warmup_epochs=settings.warmup_epochs,
+        )
+        for group in self.optimizer.param_groups:
+            group["lr"] = group["base_lr"] * factor
+
+    def _freeze(self, number: int) -> None:
+        if self.settings.freeze_epochs and number <= self.settings.freeze_epochs + 1:
+            head = head_parameters(self.network)
+            for name, parameter in self.network.named_parameters():
+                parameter.requires_grad_(number > self.settings.freeze_epochs or name in head)
+
+
+def make_optimizer(network: nn.Module, settings: OptimizationSection) -> Optimizer:
+    """Make the optimizer of the settings, activation parameters and layers in groups of their own."""
+    groups = layer_groups(
+        network,
+        lr=settings.lr,
+        weight_decay=settings.weight_decay,
+        activation_lr_multiplier=settings.activation_lr_multiplier,
+        activation_weight_decay=settings.activation_weight_decay,
+        layer_decay=settings.layer_decay,
+    )
+    if settings.optimizer == "sgd":
+        return torch.optim.SGD(groups, lr=settings.lr, momentum=settings.momentum, nesterov=settings.nesterov)
+    return (torch.optim.Adam if settings.optimizer == "adam" else torch.optim.AdamW)(groups, lr=settings.lr)
+
+
+def right_answers(output: Tensor, labels: Tensor) -> Tensor:
+    """Number of correct answers of a classifier; of a segmenter, whose output has as many axes as its labels, zero."""
+    if output.dim() == labels.dim():
+        return output.new_zeros((), dtype=torch.float32)
+    return (output.argmax(1) == labels).sum().float()
+
+
+def autocast(device: torch.device, precision: str) -> torch.autocast:
+    """The number format of a forward pass."""
+    kind = torch.float16 if precision == "fp16" else torch.bfloat16
+    return torch.autocast(device.type, dtype=kind, enabled=precision != "fp32")
+
+
+@torch.inference_mode()
+def predict(network: nn.Module, images: ImageSet, *, batch: int = 1024) -> Tensor:
+    """Output of the network for all images in order, on the CPU, in large batches."""
+    network.eval()
+    numbers = torch.arange(len(images), device=images.device)
+    return torch.cat([network(images.pixels(part)).float().cpu() for part in numbers.split(batch)])
