@@ -1,0 +1,48 @@
+"""The pages of the documentation do what they say: their Python is run, in order, as one script."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import mlflow
+import numpy as np
+import pytest
+import torch
+
+DOCS = Path(__file__).parent.parent / "docs"
+
+
+@pytest.fixture
+def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """An empty folder with a store of its own, and one thread; all as before afterwards."""
+    before, threads = mlflow.get_tracking_uri(), torch.get_num_threads()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path / 'mlflow.db'}")
+    monkeypatch.delenv("ARELU_META_RUNS", raising=False)
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+    mlflow.set_tracking_uri(before)
+
+
+def execute(page: str) -> dict[str, Any]:
+    """Run the Python blocks of a page in one namespace; a traceback shows the page's own line numbers."""
+    text, names = (DOCS / page).read_text(), {"__name__": page}
+    for block in re.finditer(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
+        lines_above = text[: block.start(1)].count("\n")
+        exec(compile("\n" * lines_above + block[1], page, "exec"), names)  # noqa: S102
+    return names
+
+
+@pytest.mark.usefixtures("workplace")
+def test_few_shot_classifier(capsys):
+    names = execute("few_shot_classifier.md")
+    classifier, x_new, y_new = names["classifier"], names["X_new"], names["y_new"]
+    assert x_new.shape == (10, 1, 28, 28)
+    assert sorted(y_new) == sorted(["one", "two", "four", "six", "seven"] * 2)
+    right = (classifier.predict(x_new) == y_new).mean()
+    assert right >= 0.7  # guessing is right two times in ten, and seven times or more with a chance of 0.09 %
+    assert f"{right:.0%} of 10 right\n" in capsys.readouterr().out
+    np.testing.assert_array_equal(names["again"].predict_proba(x_new), classifier.predict_proba(x_new))
+    assert Path("my_model", "weights.safetensors").is_file()
