@@ -1,0 +1,1 @@
+"""What runs give back, and how it reads."""

@@ -1,0 +1,147 @@
+"""One classification run: data, network, epochs, checkpoints and tracking wired together."""
+
+import time
+
+import torch
+from torch import nn
+
+from arelu_meta import activations, backbones, distributed, progress
+from arelu_meta.activations.parameters import activation_values
+from arelu_meta.data.augment import augment
+from arelu_meta.data.batches import Batches
+from arelu_meta.data.imageset import ImageSet
+from arelu_meta.data.splits import PARTS, Split
+from arelu_meta.engine.fitting import Fitted, accuracy_on, as_plain, cross_entropy, fit, from_plain
+from arelu_meta.engine.supervised import Epoch, SupervisedTrainer, predict
+from arelu_meta.figures import activation_curves, confusion_figure, training_curve
+from arelu_meta.results.classify import ClassifyResult
+from arelu_meta.runs.session import Session, machine, session
+from arelu_meta.runs.split import load_split
+from arelu_meta.seeding import generator, global_stream
+from arelu_meta.spec import Execution, NetworkSection
+from arelu_meta.spec_supervised import ClassifySpec, OptimizationSection
+from arelu_meta.tracking import Tracker
+
+
+def run_classify(spec: ClassifySpec, execution: Execution, bar: progress.Bar) -> ClassifyResult:
+    """Train and test; everything that wrong input can break is built before a run is opened in the store."""
+    with machine(execution) as device:
+        split = load_split(spec.data, root=execution.data_root or None, fit=spec.fit).to(device)
+        network = build_classifier(spec.network, split.train, seed=spec.seed).to(device)
+        trainer = make_trainer(network, split.train, spec.training, seed=spec.seed)
+        with session(
+            spec,
+            execution,
+            bar,
+            name=f"{spec.network.activation}-{spec.network.backbone}-{spec.task}-seed{spec.seed}",
+            tags={
+                "device": str(device),
+                "data_digest": split.train.digest,
+            },
+            datasets={part: getattr(split, part) for part in PARTS},
+            split=split,
+        ) as opened:
+            return _fit_and_test(spec, trainer, split, opened)
+
+
+def build_classifier(section: NetworkSection, images: ImageSet, *, seed: int) -> nn.Module:
+    """Build a network for an image set, its initial weights the same for every activation."""
+    backbones.check_options(section.backbone, section.backbone_options)
+    norm = {} if section.norm is None else {"norm": section.norm}
+    with global_stream(seed, "weights"):
+        return backbones.build(
+            section.backbone,
+            activation=activations.factory(section.activation, **section.activation_options),
+            channels=images.channels,
+            image_size=images.image_size,
+            classes=len(images.class_names),
+            **norm,
+            **section.backbone_options,
+        )
+
+
+def make_trainer(
+    network: nn.Module, images: ImageSet, settings: OptimizationSection, *, seed: int, stream: str = "batches"
+) -> SupervisedTrainer:
+    """Make the trainer of a network on an image set; the order of the batches has a stream of its own."""
+    batches = Batches(images, settings.batch_size, generator(seed, stream), augment=augment(settings.augment))
+    loss = cross_entropy(images, label_smoothing=settings.label_smoothing, class_weights=settings.class_weights)
+    return SupervisedTrainer(network, batches, settings, loss)
+
+
+def _fit_and_test(
+    spec: ClassifySpec,
+    trainer: SupervisedTrainer,
+    split: Split,
+    opened: Session,
+) -> ClassifyResult:
+    start, sound = time.monotonic(), spec.evaluation.protocol == "sound"
+    fitted, tracker = Fitted(), opened.tracker
+    if opened.checkpoint is not None:
+        trainer.load_state_dict(opened.checkpoint["trainer"])
+        fitted = from_plain(opened.checkpoint["fitted"])
+    with opened.bar("train", spec.training.epochs - trainer.done) as advance, global_stream(spec.seed, "training"):
+        if opened.checkpoint is not None:
+            torch.set_rng_state(opened.checkpoint["global_random"])
+
+        def on_epoch(epoch: Epoch, values: dict[str, float]) -> None:
+            tracker.metrics({**values, **activation_values(trainer.network)}, epoch.number)
+            tracker.metrics({"train/images_per_second": epoch.images_per_second}, epoch.number)
+            opened.save(
+                {
+                    "trainer": trainer.state_dict(),
+                    "fitted": as_plain(fitted),
+                    "global_random": torch.get_rng_state(),
+                }
+            )
+            speed = f"{epoch.images_per_second:.0f} images/s"
+            advance(f"loss {epoch.loss:.3f}  accuracy {100 * epoch.accuracy:.1f} %  {speed}")
+
+        fit(
+            trainer,
+            watched="validation" if sound else "test",
+            score=accuracy_on(split.validation if sound else split.test),
+            on_epoch=on_epoch,
+            patience=spec.training.patience,
+            resumed=fitted,
+        )
+    trainer.tested.load_state_dict(fitted.best_state)
+    result = ClassifyResult(
+        spec=spec,
+        network=trainer.tested,
+        class_names=split.test.class_names,
+        labels=split.test.labels.cpu().numpy(),
+        logits=predict(trainer.tested, split.test).numpy(),
+        held_out=split.held_out,
+        verified=split.train.provenance.verified,
+        selected_epoch=fitted.selected,
+        curves=fitted.curves,
+        seconds=time.monotonic() - start,
+        run_id=tracker.run_id,
+        experiment_id=tracker.experiment_id,
+        tracking_uri=tracker.uri,
+    )
+    if distributed.rank() == 0:
+        _record(result, split, tracker)
+    return result
+
+
+def _record(result: ClassifyResult, split: Split, tracker: Tracker) -> None:
+    spec, test, last = result.spec, result.test, result.spec.training.epochs
+    prefix = "test" if spec.evaluation.protocol == "sound" else "paper/best_epoch_test"
+    values = {f"{prefix}/accuracy": test.mean, f"{prefix}/n": test.n}
+    values |= {f"{prefix}/accuracy_ci95_low": test.low, f"{prefix}/accuracy_ci95_high": test.high}
+    if result.top5 is not None:
+        values[f"{prefix}/accuracy_top5"] = result.top5
+    tracker.metrics(values, last)
+    title = f"{spec.network.activation} in {spec.network.backbone} on {spec.task}"
+    tracker.figure(
+        training_curve(result.curves, title=title, ylabel="accuracy", xlabel="epoch"), "figures/training_curve.png"
+    )
+    tracker.figure(confusion_figure(result.confusion, result.class_names, title=title), "figures/confusion.png")
+    drawn = activation_curves(result.network, title=f"learned activations: {title}")
+    if drawn is not None:
+        tracker.figure(drawn, "figures/activation_curves.png")
+    rows = zip(result.labels.tolist(), result.logits.argmax(1).tolist(), strict=True)
+    tracker.text("label,prediction\n" + "".join(f"{label},{answer}\n" for label, answer in rows), "predictions.csv")
+    tracker.network(result.network, split.test.pixels(torch.arange(2, device=split.test.device)))

@@ -1,0 +1,154 @@
+"""One segmentation run: a U-Net on image and mask pairs, judged patient by patient."""
+
+import time
+
+import torch
+from torch import Tensor, nn
+
+from arelu_meta import activations, backbones, distributed, progress
+from arelu_meta.activations.parameters import activation_values
+from arelu_meta.data.imageset import ImageSet
+from arelu_meta.data.mask_batches import MaskBatches
+from arelu_meta.data.splits import PARTS, Split
+from arelu_meta.engine.fitting import Fitted, as_plain, fit, from_plain
+from arelu_meta.engine.supervised import Epoch, SupervisedTrainer, predict
+from arelu_meta.errors import InputError
+from arelu_meta.figures import activation_curves, overlay_figure, training_curve
+from arelu_meta.metrics import volume_dice
+from arelu_meta.results.segment import SegmentResult
+from arelu_meta.runs.session import Session, machine, session
+from arelu_meta.runs.split import load_split
+from arelu_meta.seeding import generator, global_stream
+from arelu_meta.spec import Execution
+from arelu_meta.spec_supervised import SegmentSpec
+from arelu_meta.tracking import Tracker
+
+
+def run_segment(spec: SegmentSpec, execution: Execution, bar: progress.Bar) -> SegmentResult:
+    """Train and test; everything that wrong input can break is built before a run is opened in the store."""
+    with machine(execution) as device:
+        split = load_split(spec.data, root=execution.data_root or None, fit=spec.fit).to(device)
+        affine = spec.training.augment == "affine"
+        batches = MaskBatches(split.train, spec.training.batch_size, generator(spec.seed, "batches"), affine=affine)
+        if split.train.groups is None:
+            raise InputError(f"{split.train.name} names no patients, and the result is judged patient by patient")
+        with global_stream(spec.seed, "weights"):
+            network = backbones.build(
+                "unet",
+                activation=activations.factory(spec.network.activation, **spec.network.activation_options),
+                channels=split.train.channels,
+                image_size=split.train.image_size,
+                classes=1,
+                filters=spec.network.filters,
+            ).to(device)
+        trainer = SupervisedTrainer(network, batches, spec.training, dice_loss)
+        with session(
+            spec,
+            execution,
+            bar,
+            name=f"{spec.network.activation}-unet-{spec.task}-seed{spec.seed}",
+            tags={
+                "device": str(device),
+                "data_digest": split.train.digest,
+            },
+            datasets={part: getattr(split, part) for part in PARTS},
+            split=split,
+        ) as opened:
+            return _fit_and_test(spec, trainer, split, opened)
+
+
+def dice_loss(logits: Tensor, masks: Tensor) -> Tensor:
+    """One minus the soft Dice coefficient of the whole batch, smoothed by one pixel (Buda et al. 2019).
+
+    >>> round(dice_loss(torch.full((1, 1, 2, 2), 50.0), torch.ones(1, 1, 2, 2)).item(), 6)
+    0.0
+    """
+    probability = logits.sigmoid()
+    overlap = (probability * masks).sum()
+    return 1 - (2 * overlap + 1) / (probability.sum() + masks.sum() + 1)
+
+
+def patient_dice(network: nn.Module, images: ImageSet) -> dict[str, float]:
+    """Dice coefficient of each patient's volume, by name."""
+    if images.masks is None or images.groups is None:
+        raise InputError(f"{images.name} has no masks or names no patients")
+    marked = predict(network, images, batch=32) > 0
+    scores = volume_dice(marked, images.masks.cpu().bool(), images.groups.cpu())
+    return {images.group_names[number]: score for number, score in scores.items()}
+
+
+def _fit_and_test(spec: SegmentSpec, trainer: SupervisedTrainer, split: Split, opened: Session) -> SegmentResult:
+    start, sound = time.monotonic(), spec.evaluation.protocol == "sound"
+    watched = "validation" if sound else "test"
+    fitted = Fitted()
+    if opened.checkpoint is not None:
+        trainer.load_state_dict(opened.checkpoint["trainer"])
+        fitted = from_plain(opened.checkpoint["fitted"])
+
+    def score(current: SupervisedTrainer) -> float:
+        by_patient = patient_dice(current.tested, getattr(split, watched))
+        return sum(by_patient.values()) / len(by_patient)
+
+    with opened.bar("train", spec.training.epochs - trainer.done) as advance, global_stream(spec.seed, "training"):
+        if opened.checkpoint is not None:
+            torch.set_rng_state(opened.checkpoint["global_random"])
+
+        def on_epoch(epoch: Epoch, values: dict[str, float]) -> None:
+            dice = values[f"{watched}/accuracy"]
+            metrics = {"train/loss": epoch.loss, f"{watched}/dice": dice, **activation_values(trainer.network)}
+            opened.tracker.metrics(metrics, epoch.number)
+            opened.save(
+                {
+                    "trainer": trainer.state_dict(),
+                    "fitted": as_plain(fitted),
+                    "global_random": torch.get_rng_state(),
+                }
+            )
+            advance(f"loss {epoch.loss:.3f}  {watched} Dice {100 * dice:.1f} %  {epoch.images_per_second:.0f} images/s")
+
+        fit(trainer, watched=watched, score=score, on_epoch=on_epoch, patience=spec.training.patience, resumed=fitted)
+    trainer.tested.load_state_dict(fitted.best_state)
+    test = split.test
+    counts = torch.bincount(test.groups.cpu()) if test.groups is not None else torch.zeros(0)
+    patients = patient_dice(trainer.tested, test)
+    result = SegmentResult(
+        spec=spec,
+        network=trainer.tested,
+        patients=patients,
+        slices={name: int(counts[test.group_names.index(name)]) for name in patients},
+        held_out=split.held_out,
+        verified=split.train.provenance.verified,
+        selected_epoch=fitted.selected,
+        curves={f"{watched} Dice": fitted.curves.get(watched, [])},
+        seconds=time.monotonic() - start,
+        run_id=opened.tracker.run_id,
+        experiment_id=opened.tracker.experiment_id,
+        tracking_uri=opened.tracker.uri,
+    )
+    if distributed.rank() == 0:
+        _record(result, test, opened.tracker)
+    return result
+
+
+def _record(result: SegmentResult, test: ImageSet, tracker: Tracker) -> None:
+    spec, last = result.spec, result.spec.training.epochs
+    prefix = "test" if spec.evaluation.protocol == "sound" else "paper/best_epoch_test"
+    tracker.metrics({f"{prefix}/dice": result.dice, f"{prefix}/n": len(result.patients)}, last)
+    title = f"{spec.network.activation} in unet on {spec.task}"
+    figure = training_curve(result.curves, title=title, ylabel="Dice coefficient", xlabel="epoch")
+    tracker.figure(figure, "figures/training_curve.png")
+    drawn = activation_curves(result.network, title=f"learned activations: {title}")
+    if drawn is not None:
+        tracker.figure(drawn, "figures/activation_curves.png")
+    masks = test.masks
+    if masks is not None:
+        size = masks.flatten(1).sum(1)
+        shown = size.argsort(descending=True)[:6]
+        marked = predict(result.network, test.subset(shown.cpu())) > 0
+        tracker.figure(
+            overlay_figure(test.images[shown].cpu(), marked, masks[shown].cpu() > 0, title=title),
+            "figures/overlays.png",
+        )
+    rows = "".join(f"{name},{score:.6f},{result.slices[name]}\n" for name, score in result.patients.items())
+    tracker.text(f"patient,dice,slices\n{rows}", "patients.csv")
+    tracker.network(result.network, test.pixels(torch.arange(2, device=test.device)))

@@ -1,0 +1,45 @@
+"""Read and divide the images of a spec."""
+
+from dataclasses import replace
+
+from arelu_meta import data
+from arelu_meta.data import splits
+from arelu_meta.data.fit import fit_images
+from arelu_meta.data.imageset import ImageSet
+from arelu_meta.data.splits import Split
+from arelu_meta.spec import DataSection
+from arelu_meta.spec_supervised import FitSection
+
+EVALUATION_SEED = 0  # splits, validation and test episodes are the same for every run seed and every arm
+
+
+def load_split(section: DataSection, *, root: str | None = None, fit: FitSection | None = None) -> Split:
+    """Read the images, make them fit, and divide them as the spec says."""
+    images = data.load(section.dataset, root=root, **section.dataset_options)
+    if fit is not None:
+        images = fit_images(images, channels=fit.channels, image_size=fit.image_size, resize=fit.resize)
+    split = _divided(images, section)
+    return split if fit is None or fit.normalise else without_statistics(split)
+
+
+def without_statistics(split: Split) -> Split:
+    """Leave pixels in [0, 1], not normalised by channel."""
+    parts = {part: replace(getattr(split, part), mean=(), std=()) for part in splits.PARTS}
+    return replace(split, **parts)
+
+
+def _divided(images: ImageSet, section: DataSection) -> Split:
+    if section.split == "by_image":
+        return splits.by_image(images, validation=section.validation, test=section.test, seed=EVALUATION_SEED)
+    if section.split == "by_class":
+        return splits.by_class(
+            images,
+            validation_classes=section.validation_classes,
+            test_classes=section.test_classes,
+            seed=EVALUATION_SEED,
+        )
+    if section.split == "by_group":
+        return splits.by_group(images, validation=section.validation, test=section.test, seed=EVALUATION_SEED)
+    if section.split == "published":
+        return splits.published(images, validation=section.validation, seed=EVALUATION_SEED)
+    return splits.omniglot_standard(images)

@@ -1,0 +1,26 @@
+"""Train and test a U-Net on image and mask pairs.
+
+python -m arelu_meta.segment --task phantom
+python -m arelu_meta.segment --task lgg --activation relu
+"""
+
+import sys
+from collections.abc import Sequence
+
+from arelu_meta.spec_command import run_command
+from arelu_meta.spec_supervised import SegmentSpec
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command and give its exit code."""
+    return run_command(
+        SegmentSpec,
+        module="arelu_meta.segment",
+        description="Train and test a U-Net on image and mask pairs, tracked in MLflow.",
+        default_task="phantom",
+        argv=argv,
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,57 @@
+"""The command `python -m arelu_meta.classify`."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from arelu_meta.classify import main
+from tests.supervised_runs import no_model
+from tests.tiny_images import DIGITS
+from tests.tiny_runs import MLFLOW_WARNINGS
+
+pytestmark = MLFLOW_WARNINGS
+__all__ = ["no_model"]  # a fixture
+TINY = ["--dataset", DIGITS, "--epochs", "2", "--device", "cpu"]
+
+
+@pytest.mark.usefixtures("no_model")
+def test_prints_the_result(store: Path, statuses: Callable, capsys: pytest.CaptureFixture[str]):
+    assert main([*TINY, "--schedule", "step", "--milestones", "1", "2", "--lr", "0.02"]) == 0
+    captured = capsys.readouterr()
+    title = "arelu in mnist_conv: digits_classify, sgd lr 0.02, protocol sound, seed 0\n"
+    assert captured.out.startswith(title)
+    for part in ("(n = 40)", "10.00 %", "epoch", "MLflow run", "most mistaken for"):
+        assert part in captured.out
+    assert captured.err.splitlines()[1].startswith("train 2/2  loss ")
+    assert statuses(store) == ["FINISHED"]
+
+
+BAD = [
+    ("--activation arleu", "did you mean 'arelu'"),
+    ("--backbone unet", "unknown backbone 'unet'"),
+    ("--optimizer lion", "--optimizer lion: must be 'sgd', 'adam' or 'adamw'"),
+    ("--lr 0", "--lr 0: must be greater than 0"),
+    ("--epoch 3", "unknown flag '--epoch'; did you mean '--epochs'?"),
+    ("--schedule step", "schedule 'step' needs milestones; give --milestones"),
+    ("--milestones 1 a", "--milestones a: must be a valid integer"),
+    ("--augment affine", "unknown augmentation 'affine'"),
+    ("--image-size 20", "mnist_conv takes images of 28 to 35 pixels a side, not 20x20"),
+    ("--task phantom", "phantom"),
+]
+
+
+@pytest.mark.parametrize(("flags", "message"), BAD, ids=[flags for flags, _ in BAD])
+def test_wrong_input_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], flags: str, message: str
+):
+    """Value and remedy on one line, exit code 2, and not even a store is made."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    assert main([*TINY, *flags.split()]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("error: ")
+    assert captured.err.count("\n") == 1
+    assert message in captured.err
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,67 @@
+"""`python -m arelu_meta`: the lists, without torch."""
+
+import subprocess
+from collections.abc import Callable
+
+import pytest
+
+from arelu_meta import __version__, activations, backbones, catalog, data
+from arelu_meta.__main__ import COMMANDS, main
+
+Python = Callable[..., subprocess.CompletedProcess[str]]
+LOADED = "print(sorted({'torch', 'mlflow'} & set(sys.modules)))"
+
+
+def test_lists_everything(capsys: pytest.CaptureFixture[str]):
+    assert main([]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    firsts = {line.split()[0] for line in lines if line.strip()}
+    for names in (activations.names(), backbones.names(), data.names(), catalog.names("task")):
+        assert set(names) <= firsts
+    for command in COMMANDS:
+        assert any(f"python -m {command}" in line for line in lines)
+
+
+def test_parameter_counts_are_shown(capsys: pytest.CaptureFixture[str]):
+    main([])
+    rows = {line.split()[0]: line.split() for line in capsys.readouterr().out.splitlines() if line.strip()}
+    for entry in activations.entries():
+        assert rows[entry.name][1:3] == [entry.group, str(entry.parameters)]
+
+
+def test_version(capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit) as ended:
+        main(["--version"])
+    assert ended.value.code == 0
+    assert capsys.readouterr().out == f"arelu_meta {__version__}\n"
+
+
+def test_wrong_flag_ends_with_two(python: Python):
+    done = python("-m", "arelu_meta", "--versoin")
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+    assert "--versoin" in done.stderr
+
+
+def test_list_imports_no_torch(python: Python):
+    code = f"import sys; from arelu_meta.__main__ import main; main([]); {LOADED}"
+    assert python("-c", code).stdout.splitlines()[-1] == "[]"
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_of_every_command_imports_no_torch(python: Python, command: str):
+    entry = "arelu_meta.data.__main__" if command == "arelu_meta.data" else command
+    code = (
+        f"import sys, atexit; atexit.register(lambda: {LOADED}); sys.argv = ['x', '--help']\n"
+        f"from {entry} import main; sys.exit(main())"
+    )
+    done = python("-c", code)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(f"usage: python -m {command}")
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_every_command_is_listed_and_runs_as_a_module(python: Python):
+    for command in COMMANDS:
+        done = python("-m", command, "--version")
+        assert (done.returncode, done.stdout) == (0, f"arelu_meta {__version__}\n")

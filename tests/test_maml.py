@@ -1,0 +1,145 @@
+"""The command `python -m arelu_meta.maml`."""
+
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from arelu_meta.maml import main
+
+TINY = [
+    "--iterations",
+    "2",
+    "--meta-batch",
+    "2",
+    "--inner-steps",
+    "2",
+    "--queries",
+    "2",
+    "--test-queries",
+    "3",
+    "--test-episodes",
+    "4",
+    "--validation-episodes",
+    "2",
+    "--device",
+    "cpu",
+]
+
+
+def test_prints_the_result(store: Path, statuses: Callable, capsys: pytest.CaptureFixture[str]):
+    assert main(["--ways", "5", "--shots", "1", *TINY]) == 0
+    captured = capsys.readouterr()
+    assert captured.out.startswith("arelu in mnist_conv: 5-way 1-shot maml on digits, protocol sound, seed 0\n")
+    for part in ("(n = 4)", "by inner step", "20.00 %", "held out", "MLflow run", "mlflow ui --backend-store-uri"):
+        assert part in captured.out
+    assert captured.err.splitlines()[1].startswith("meta-train 2/2  loss ")
+    assert statuses(store) == ["FINISHED"]
+
+
+BAD = [
+    ("--activation arleu", "did you mean 'arelu'"),
+    ("--backbone mnist_cnv", "did you mean 'mnist_conv'"),
+    ("--dataset digts", "did you mean 'digits'"),
+    ("--task digit", "did you mean 'digits'"),
+    ("--activaton relu", "did you mean '--activation'"),
+    ("--ways 11", "10 classes, but ways = 11; lower --ways"),
+    ("--ways 1", "--ways 1: must be at least 2"),
+    ("--shots 0", "--shots 0: must be at least 1"),
+    ("--inner-lr -0.1", "--inner-lr -0.1: must be greater than 0"),
+    ("--outer_lr -0.1", "--outer-lr -0.1: must be greater than 0"),
+    ("--shots 60 --queries 60", "shots + queries = 120; lower --shots or --queries"),
+    ("--test-queries 40", "shots + queries = 41; lower --shots or --queries"),
+    ("--device cudda", "device 'cudda' is not available here; use --device cpu"),
+    ("--activation-options alpha=abc", "activation 'arelu' cannot be made with alpha='abc'"),
+    ("--backbone-options channels=3", "unknown option of backbone 'mnist_conv': 'channels'"),
+    ("--backbone conv4 --backbone-options norm=group filters=4", "multiple of 8 channels, not 4"),
+]
+
+
+@pytest.mark.parametrize(("flags", "message"), BAD, ids=[flags for flags, _ in BAD])
+def test_wrong_input_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], flags: str, message: str
+):
+    """Value and remedy on one line, exit code 2, and not even a store is made."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    assert main([*TINY, *flags.split()]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("error: ")
+    assert captured.err.count("\n") == 1
+    assert message in captured.err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_wrong_input_of_a_process_has_no_traceback(python: Callable, tmp_path: Path):
+    done = python("-m", "arelu_meta.maml", "--ways", "11")
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr == "error: digits/train has 10 classes, but ways = 11; lower --ways to 10 or less\n"
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("kind", ["missing", "folder"])
+def test_a_store_that_cannot_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], kind: str
+):
+    folder = tmp_path / "folder"
+    if kind == "folder":
+        folder.mkdir()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{folder if kind == 'folder' else folder / 'mlflow.db'}")
+    assert main(TINY) == 2
+    captured = capsys.readouterr()
+    assert captured.err.startswith("error: cannot use the MLflow store sqlite:///")
+    assert captured.err.count("\n") == 1
+    assert [path.name for path in tmp_path.rglob("*")] == (["folder"] if kind == "folder" else [])
+
+
+def test_a_loss_that_is_not_finite(store: Path, statuses: Callable, capsys: pytest.CaptureFixture[str]):
+    assert main([*TINY, "--inner-lr", "1e30"]) == 1
+    assert (
+        "error: the query loss is nan at iteration 1, episode 0 of the batch; lower --inner-lr"
+        in capsys.readouterr().err
+    )
+    assert statuses(store) == ["FAILED"]
+
+
+def test_terminated_run_is_killed(store: Path, statuses: Callable, root: Path):
+    """SIGTERM once the run is under way (its parameters are logged): exit code 143, nothing left RUNNING."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "arelu_meta.maml", *TINY, "--iterations", "100000"],
+        env={**os.environ, "PYTHONPATH": str(root)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        deadline = time.monotonic() + 90
+        while not logged_parameters(store) and process.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.1)
+        assert statuses(store) == ["RUNNING"]
+        process.send_signal(signal.SIGTERM)
+        out, err = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert process.returncode == 143, err
+    assert out == ""
+    assert "terminated\n" in err
+    assert "Traceback" not in err
+    assert statuses(store) == ["KILLED"]
+
+
+def logged_parameters(path: Path) -> int:
+    connection = sqlite3.connect(path)
+    try:
+        return int(connection.execute("SELECT COUNT(*) FROM params").fetchone()[0])
+    finally:
+        connection.close()

@@ -1,0 +1,53 @@
+"""The command `python -m arelu_meta.segment`."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from arelu_meta.segment import main
+from tests.supervised_runs import no_model
+from tests.tiny_images import DISCS
+from tests.tiny_runs import MLFLOW_WARNINGS
+
+pytestmark = MLFLOW_WARNINGS
+__all__ = ["no_model"]  # a fixture
+TINY = ["--dataset", DISCS, "--epochs", "2", "--batch-size", "8", "--filters", "2", "--device", "cpu"]
+
+
+@pytest.mark.usefixtures("no_model")
+def test_prints_the_result(store: Path, statuses: Callable, capsys: pytest.CaptureFixture[str]):
+    assert main([*TINY, "--lr", "0.02"]) == 0
+    captured = capsys.readouterr()
+    title = "arelu in unet: phantom, adam lr 0.02, protocol sound, seed 0\n"
+    assert captured.out.startswith(title)
+    for part in ("mean over 1 patients' volumes", "no patient or writer", "patient_", "Dice %", "MLflow run"):
+        assert part in captured.out
+    assert captured.err.splitlines()[1].startswith("train 2/2  loss ")
+    assert statuses(store) == ["FINISHED"]
+
+
+BAD = [
+    ("--activation arleu", "did you mean 'arelu'"),
+    ("--filters 0", "--filters 0: must be at least 1"),
+    ("--backbone unet", "unknown flag '--backbone'"),
+    ("--dataset tests.tiny_images:digits --split by_image", "has no masks; segmentation needs a set with masks"),
+    ("--dataset tests.tiny_images:without_patients --split by_image", "names no patients"),
+    ("--patience 0", "--patience 0: must be at least 1"),
+]
+
+
+@pytest.mark.parametrize(("flags", "message"), BAD, ids=[flags for flags, _ in BAD])
+def test_wrong_input_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], flags: str, message: str
+):
+    """Value and remedy on one line, exit code 2, and not even a store is made."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    assert main([*TINY, *flags.split()]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("error: ")
+    assert captured.err.count("\n") == 1
+    assert message in captured.err
+    assert list(tmp_path.iterdir()) == []
