@@ -1,0 +1,80 @@
+"""What a swap did, site by site, and what it takes to undo it."""
+
+from dataclasses import dataclass, field
+
+from torch import Tensor, nn
+
+from arelu_meta.surgery.rewriting import ForwardText
+from arelu_meta.tables import text_table
+
+
+@dataclass(frozen=True)
+class Site:
+    """One call site: `name` is the path of the new activation; `shared` is how often the old module was called."""
+
+    name: str
+    old: str
+    new: str
+    shared: int
+    parameters: int
+    residual: float | None
+    folded_into: str | None
+
+
+@dataclass(frozen=True)
+class OldModule:
+    """What was at a place before; None where there was nothing."""
+
+    home: str
+    leaf: str
+    module: nn.Module | None
+
+
+@dataclass(frozen=True)
+class OldForward:
+    """The class, or the text, that a block's forward pass came from before."""
+
+    path: str
+    forward: ForwardText | type[nn.Module]
+
+
+@dataclass(frozen=True)
+class OldWeight:
+    """A weight before it was divided by a gain."""
+
+    path: str
+    gain: float
+    weight: Tensor
+
+
+@dataclass(frozen=True)
+class SwapReport:
+    """Every site of a swap; `str` gives a table, `restore` undoes it."""
+
+    model: str
+    to: str
+    sites: tuple[Site, ...]
+    rewritten: tuple[str, ...] = ()
+    undo: tuple[OldModule | OldForward | OldWeight, ...] = field(default=(), repr=False)
+
+    @property
+    def parameters(self) -> int:
+        """Trainable parameters that came with the new activations."""
+        return sum(site.parameters for site in self.sites)
+
+    def __str__(self) -> str:
+        header = ("site", "old", "new", "calls before", "parameters", "residual", "gain folded into")
+        rows = [
+            (
+                site.name,
+                site.old,
+                site.new,
+                str(site.shared),
+                str(site.parameters),
+                "unknown" if site.residual is None else f"{site.residual:.2g}",
+                site.folded_into or "",
+            )
+            for site in self.sites
+        ]
+        title = f"{self.model}: {len(self.sites)} sites to {self.to}, {self.parameters} parameters added"
+        return f"{title}\n{text_table(header, rows)}"

@@ -1,0 +1,152 @@
+"""Which networks of torchvision and timm can be swapped: the table in docs/surgery.md.
+
+    python -m arelu_meta.survey            # all, several minutes
+    python -m arelu_meta.survey resnet18 timm/levit_128s
+
+Networks are built without weights, on the meta device where they allow it.
+"""
+
+import importlib.metadata
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from arelu_meta.errors import InputError, unknown
+from arelu_meta.surgery.report import SwapReport
+from arelu_meta.surgery.swap import swap
+
+# One small member of each of these timm families.
+TIMM = (
+    "beit_base_patch16_224",
+    "botnet26t_256",
+    "cait_xxs24_224",
+    "convmixer_768_32",
+    "convnextv2_tiny",
+    "crossvit_tiny_240",
+    "cspresnet50",
+    "deit_tiny_patch16_224",
+    "densenet121",
+    "dla34",
+    "dm_nfnet_f0",
+    "dpn68",
+    "edgenext_small",
+    "efficientformer_l1",
+    "efficientnet_lite0",
+    "efficientvit_b0",
+    "fastvit_t8",
+    "focalnet_tiny_srf",
+    "gernet_s",
+    "ghostnet_100",
+    "hrnet_w18_small",
+    "levit_128s",
+    "mixer_b16_224",
+    "mixnet_s",
+    "mobilenetv3_large_100",
+    "mobilevit_s",
+    "nest_tiny",
+    "pit_ti_224",
+    "poolformer_s12",
+    "pvt_v2_b0",
+    "regnetx_002",
+    "repvgg_a0",
+    "res2net50_26w_4s",
+    "resnest14d",
+    "resnet18",
+    "resnetv2_50",
+    "rexnet_100",
+    "selecsls42b",
+    "seresnet50",
+    "skresnet18",
+    "swinv2_tiny_window8_256",
+    "tresnet_m",
+    "twins_pcpvt_small",
+    "vgg11",
+    "visformer_tiny",
+    "vit_tiny_patch16_224",
+    "volo_d1_224",
+    "vovnet39a",
+    "xception41",
+    "xcit_nano_12_p16_224",
+)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one network: a report, or the line that refuses."""
+
+    name: str
+    report: SwapReport | None = None
+    refusal: str = ""
+
+
+def names() -> list[str]:
+    """All surveyed networks: torchvision's classifiers, then timm's with `timm/` before the name."""
+    from torchvision import models
+
+    return [*models.list_models(module=models), *(f"timm/{name}" for name in TIMM)]
+
+
+def build(name: str, *, meta: bool = True, **options: Any) -> nn.Module:
+    """Build a surveyed network without weights; `meta` leaves out the numbers, too."""
+    if name not in names():
+        raise unknown("network", name, names())
+    # RegNet computes its widths with tensors while it is built.
+    device = "meta" if meta and not name.startswith("regnet_") else "cpu"
+    with torch.device(device):
+        network = _create(name, options)
+    return network.to("meta") if meta else network
+
+
+def input_size(name: str, network: nn.Module) -> tuple[int, int, int]:
+    """Channels, height and width that a surveyed network is made for."""
+    if name.startswith("timm/"):
+        channels, height, width = network.default_cfg["input_size"]  # type: ignore[index]
+        return channels, height, width
+    side = 299 if name == "inception_v3" else 224
+    return 3, side, side
+
+
+def survey(chosen: Iterable[str], to: str = "arelu") -> Iterator[Outcome]:
+    """Swap each network and tell."""
+    for name in chosen:
+        network = build(name)
+        try:
+            yield Outcome(name, swap(network, to))
+        except InputError as error:
+            yield Outcome(name, refusal=str(error))
+
+
+def markdown(outcomes: Iterable[Outcome]) -> str:
+    """Write outcomes as the table of docs/surgery.md."""
+    versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in ("torch", "torchvision", "timm"))
+    done = list(outcomes)
+    swapped = [outcome for outcome in done if outcome.report is not None]
+    lines = [
+        f"With {versions}: {len(swapped)} of {len(done)} networks swapped, {len(done) - len(swapped)} refused.",
+        "",
+    ]
+    lines += ["| network | sites | blocks rewritten | refused because |", "|---|---|---|---|"]
+    for outcome in done:
+        if outcome.report is None:
+            reason = outcome.refusal.partition("; sites found")[0].partition(": ")[2]
+            lines.append(f"| {outcome.name} | | | {reason} |")
+        else:
+            lines.append(f"| {outcome.name} | {len(outcome.report.sites)} | {len(outcome.report.rewritten)} | |")
+    return "\n".join(lines)
+
+
+def _create(name: str, options: dict[str, Any]) -> nn.Module:
+    if name.startswith("timm/"):
+        try:
+            import timm
+        except ModuleNotFoundError:
+            raise InputError("timm is not installed; pip install 'arelu-meta[test]'") from None
+        return timm.create_model(name.removeprefix("timm/"), pretrained=False, **options)
+    from torchvision import models
+
+    if name in ("googlenet", "inception_v3"):
+        options = {"init_weights": False, **options}  # else it warns, and draws from a slow distribution
+    return models.get_model(name, weights=None, **options)
