@@ -1,0 +1,44 @@
+"""Speed and memory beside the peers, in one run, as ratios.
+
+python -m arelu_meta.bench sampler
+python -m arelu_meta.bench all --json
+"""
+
+import json
+import sys
+from collections.abc import Sequence
+
+from arelu_meta import benchmarks, command_line
+
+
+def command(argv: Sequence[str] | None = None) -> None:
+    """Run the named benchmarks and print their tables."""
+    listed = "; ".join(f"{entry.name}: {entry.summary}" for entry in benchmarks.entries())
+    parser = command_line.Parser(
+        prog="python -m arelu_meta.bench", description=f"Ours and the peers on identical work. {listed}"
+    )
+    parser.add_argument("names", nargs="+", metavar="NAME", help=f"{', '.join(benchmarks.names())}, or all")
+    parser.add_argument("--data-root", help="folder of the published data sets")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
+    options = parser.parse_args(argv)
+    names = benchmarks.names() if "all" in options.names else options.names
+    chosen = [benchmarks.entry(name) for name in names]
+
+    from arelu_meta.benchmarks.timing import busy
+
+    if warning := busy():
+        sys.stderr.write(f"warning: {warning}\n")
+    reports = [entry.load()(root=options.data_root) for entry in chosen]
+    if options.json:
+        sys.stdout.write(json.dumps([report.plain() for report in reports], indent=2) + "\n")
+    else:
+        sys.stdout.write("\n\n".join(report.text() for report in reports) + "\n")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command and give its exit code."""
+    return command_line.main(command, argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,34 @@
+import os
+import time
+
+import pytest
+
+from arelu_meta.benchmarks.timing import busy, interleaved
+
+
+def test_takes_turns_after_a_warm_up():
+    """One call each to warm up, then twice over: three of a, three of b."""
+    calls: list[str] = []
+    timings = interleaved({"a": lambda: calls.append("a"), "b": lambda: calls.append("b")}, repeats=2, calls=3)
+    assert "".join(calls) == "ab" + "aaabbb" * 2
+    assert [(timing.name, timing.repeats) for timing in timings] == [("a", 2), ("b", 2)]
+
+
+def test_minimum_and_median_per_call(monkeypatch: pytest.MonkeyPatch):
+    """A clock that the work itself moves: 2, 8, 5 seconds for two calls each, so 1, 4, 2.5 per call."""
+    now, steps = [0.0], iter([0.0, 1.0, 1.0, 4.0, 4.0, 2.5, 2.5])
+    monkeypatch.setattr(time, "perf_counter", lambda: now[0])
+
+    def work() -> None:
+        now[0] += next(steps)
+
+    (timing,) = interleaved({"work": work}, repeats=3, calls=2)
+    assert (timing.minimum, timing.median) == (1.0, 2.5)
+
+
+@pytest.mark.parametrize(("load", "warned"), [(0.0, False), (2.0, False), (2.1, True)])
+def test_a_busy_machine_is_named(monkeypatch: pytest.MonkeyPatch, load: float, warned: bool):
+    """Four cores: busy above a load of 2."""
+    monkeypatch.setattr(os, "getloadavg", lambda: (load, 9.0, 9.0))
+    monkeypatch.setattr(os, "cpu_count", lambda: 4)
+    assert busy() == (f"the machine is busy: load {load} on 4 cores; repeat when it is idle" if warned else "")

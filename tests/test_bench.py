@@ -1,0 +1,61 @@
+"""The command `python -m arelu_meta.bench`."""
+
+import json
+
+import pytest
+
+from arelu_meta import bench, benchmarks
+from arelu_meta.benchmarks import timing
+from arelu_meta.benchmarks.report import BenchReport, Row
+from arelu_meta.registry import Entry
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> list[str | None]:
+    """Put a benchmark of no work in place of the real one; gives the data roots it was called with."""
+    roots: list[str | None] = []
+
+    def work(root: str | None = None) -> BenchReport:
+        roots.append(root)
+        return BenchReport("title", [Row("ours", 0.001, 1.0), Row("theirs", 0.0025, 2.5, "slow")])
+
+    monkeypatch.setattr(benchmarks, "entry", lambda name: Entry(name, work))
+    monkeypatch.setattr(timing, "busy", lambda: "")
+    return roots
+
+
+def test_json_parses(quick: list[str | None], capsys: pytest.CaptureFixture[str]):
+    assert bench.main(["sampler", "--json", "--data-root", "here"]) == 0
+    captured = capsys.readouterr()
+    rows = [
+        {"name": "ours", "seconds": 0.001, "ratio": 1.0, "note": ""},
+        {"name": "theirs", "seconds": 0.0025, "ratio": 2.5, "note": "slow"},
+    ]
+    assert json.loads(captured.out) == [{"title": "title", "rows": rows}]
+    assert captured.err == ""
+    assert quick == ["here"]
+
+
+def test_tables(quick: list[str | None], capsys: pytest.CaptureFixture[str]):
+    assert bench.main(["all"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "title"
+    assert [line.split() for line in lines if "theirs" in line] == [["theirs", "2.500", "2.50", "slow"]]
+    assert quick == [None] * len(benchmarks.names())
+
+
+def test_a_busy_machine_is_warned_of_on_standard_error(
+    quick: list[str | None], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setattr(timing, "busy", lambda: "the machine is busy")
+    assert bench.main(["sampler", "--json"]) == 0
+    captured = capsys.readouterr()
+    assert captured.err == "warning: the machine is busy\n"
+    assert len(json.loads(captured.out)) == len(quick) == 1
+
+
+def test_unknown_names(capsys: pytest.CaptureFixture[str]):
+    assert bench.main(["samplr"]) == 2
+    assert capsys.readouterr().err == "error: unknown benchmark 'samplr'; did you mean 'sampler'?\n"
+    assert bench.main([]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
