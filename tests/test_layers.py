@@ -1,0 +1,114 @@
+"""Imports point downwards only, and what the command line needs to answer imports no torch."""
+
+import ast
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+# From the ground up; a module imports from lower layers and from its own package, from nothing beside or above it.
+LAYERS = (
+    {"__init__", "errors"},
+    {
+        "catalog",
+        "command_line",
+        "device",
+        "distributed",
+        "metrics",
+        "progress",
+        "registry",
+        "seeding",
+        "statistics",
+        "tables",
+        "validation",
+    },
+    {"activations", "data"},
+    {"backbones"},
+    {"learners"},
+    {"spec"},
+    {"spec_supervised"},
+    {"spec_kinds"},
+    {"cli", "engine", "figures", "rundir", "tabular", "tracking"},
+    {"few_shot_model"},
+    {"benchmarks", "estimators", "explain", "results", "surgery"},
+    {"runs"},
+    {"run"},
+    {"spec_command"},
+    {"__main__", "bench", "classify", "finetune", "maml", "segment", "survey"},
+)
+HEIGHT = {part: height for height, layer in enumerate(LAYERS) for part in layer}
+LIGHT = [
+    "activations",
+    "backbones",
+    "bench",
+    "benchmarks",
+    "catalog",
+    "classify",
+    "cli",
+    "data",
+    "errors",
+    "finetune",
+    "learners",
+    "registry",
+    "segment",
+    "spec",
+    "spec_command",
+    "spec_kinds",
+    "spec_supervised",
+    "statistics",
+    "tables",
+    "validation",
+    "__main__",
+    "maml",
+]
+
+
+def part_of(path: Path, package: Path) -> str:
+    return path.relative_to(package).parts[0].removesuffix(".py")
+
+
+def imported_parts(path: Path, package: Path) -> Iterator[str]:
+    """The parts of arelu_meta that a file imports, wherever in the file that is."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        names: list[str] = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path.name} imports relatively"
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        for name in names:
+            first, *rest = name.split(".")
+            if first == "arelu_meta":
+                inside = rest and ((package / rest[0]).is_dir() or (package / f"{rest[0]}.py").is_file())
+                yield rest[0] if inside else "__init__"
+
+
+def test_every_part_has_a_layer(root: Path):
+    parts = {part_of(path, root / "arelu_meta") for path in (root / "arelu_meta").rglob("*.py")}
+    assert parts == set(HEIGHT), "put new parts into LAYERS, take removed ones out"
+
+
+def test_imports_point_downwards(root: Path):
+    package = root / "arelu_meta"
+    upwards = [
+        f"{path.relative_to(package)} imports {other}"
+        for path in sorted(package.rglob("*.py"))
+        for other in imported_parts(path, package)
+        if other != part_of(path, package) and HEIGHT[other] >= HEIGHT[part_of(path, package)]
+    ]
+    assert upwards == []
+
+
+def test_the_walk_sees_imports(root: Path):
+    """So that the test above cannot pass for want of looking."""
+    package = root / "arelu_meta"
+    assert {"backbones", "data", "engine", "tracking"} <= set(imported_parts(package / "runs" / "few_shot.py", package))
+    assert "run" in set(imported_parts(package / "spec_command.py", package))  # inside a function
+
+
+@pytest.mark.parametrize("part", LIGHT)
+def test_imports_no_torch(python: Callable[..., subprocess.CompletedProcess[str]], part: str):
+    code = f"import sys, arelu_meta.{part}; print(sorted({{'torch', 'mlflow', 'matplotlib'}} & set(sys.modules)))"
+    done = python("-c", code)
+    assert done.stdout == "[]\n", done.stderr
