@@ -7,17 +7,14 @@ import copy
 import logging
 import os
 import platform
-import signal
 import sqlite3
 import subprocess
 import tempfile
-import threading
 import time
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,6 +25,7 @@ from arelu_meta.data.imageset import ImageSet
 from arelu_meta.data.splits import Split
 from arelu_meta.errors import InputError
 from arelu_meta.spec import Spec
+from arelu_meta.uninterrupted import uninterrupted
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -46,36 +44,6 @@ FLUSH_METRICS = 500
 FEW_SHOT_LOADER = "arelu_meta.few_shot_model"  # weights and a spec: no pickle
 
 
-@contextmanager
-def _uninterrupted() -> Iterator[None]:
-    """Hold Ctrl-C and SIGTERM back while MLflow writes; a second one goes through at once.
-
-    An exception in the middle of a transaction leaves the database locked for this process, and the run RUNNING.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield  # signals are handled in the main thread only
-        return
-    held: list[int] = []
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-
-    def hold(number: int, frame: FrameType | None) -> None:
-        handler = handlers[signal.Signals(number)]
-        if held and callable(handler):
-            handler(number, frame)
-        held.append(number)
-
-    replaced = [number for number, handler in handlers.items() if callable(handler)]
-    for number in replaced:
-        signal.signal(number, hold)
-    try:
-        yield
-    finally:
-        for number in replaced:
-            signal.signal(number, handlers[number])
-        if held:
-            signal.raise_signal(held[0])
-
-
 class Tracker:
     """One run in the store. Metrics go in batches: one by one they would cost more than training steps."""
 
@@ -89,7 +57,7 @@ class Tracker:
         now = int(time.time() * 1000)
         self._pending.extend(Metric(name, value, now, step) for name, value in values.items())
 
-    @_uninterrupted()
+    @uninterrupted()
     def flush(self) -> None:
         """Send what is noted."""
         for start in range(0, len(self._pending), FLUSH_METRICS):
@@ -100,13 +68,13 @@ class Tracker:
         """Forget what is noted: a resumed run will note it again."""
         self._pending.clear()
 
-    @_uninterrupted()
+    @uninterrupted()
     def tags(self, values: Mapping[str, str]) -> None:
         """Set tags."""
         for name, value in values.items():
             self._client.set_tag(self.run_id, name, value)
 
-    @_uninterrupted()
+    @uninterrupted()
     def dataset(self, images: ImageSet, context: str) -> None:
         """Record a data set as an input of the run, by name and content digest."""
         from mlflow.data.code_dataset_source import CodeDatasetSource
@@ -120,7 +88,7 @@ class Tracker:
         )
         mlflow.log_input(entity, context=context)
 
-    @_uninterrupted()
+    @uninterrupted()
     def split(self, split: Split) -> None:
         """Store which images train, validate and test, as `read_split` reads it."""
         with tempfile.TemporaryDirectory() as folder:
@@ -132,17 +100,17 @@ class Tracker:
         """Store a figure as an artifact."""
         mlflow.log_figure(figure, path)
 
-    @_uninterrupted()
+    @uninterrupted()
     def record(self, content: Any, path: str) -> None:
         """Store plain values as a JSON artifact."""
         mlflow.log_dict(content, path)
 
-    @_uninterrupted()
+    @uninterrupted()
     def text(self, content: str, path: str) -> None:
         """Store a text artifact."""
         mlflow.log_text(content, path)
 
-    @_uninterrupted()
+    @uninterrupted()
     def network(self, network: torch.nn.Module, example: torch.Tensor) -> None:
         """Store a network as an MLflow model with its signature; `example` is a batch of at least two inputs."""
         with _quiet():  # the import alone warns
@@ -166,7 +134,7 @@ class Tracker:
                 pip_requirements=[f"arelu-meta=={__version__}", f"torch=={torch.__version__.partition('+')[0]}"],
             )
 
-    @_uninterrupted()
+    @uninterrupted()
     def few_shot_model(self, folder: Path, *, channels: int, image_size: tuple[int, int]) -> None:
         """Store a few-shot model: an MLflow model that takes support and query and answers with probabilities."""
         with _quiet():  # the import alone warns
@@ -249,7 +217,7 @@ def track(
     run_id = resumed_run if resumed_run and _exists(client, resumed_run) else None
     status = RunStatus.FAILED
     try:
-        with _uninterrupted():
+        with uninterrupted():
             run = mlflow.start_run(run_id, experiment_id, name, tags={**common, **tags})
             tracker = Tracker(client, run.info.run_id, experiment_id, uri)
             mlflow.log_params({key: value for key, value in spec.flat().items() if value not in ({}, "")})
@@ -263,7 +231,7 @@ def track(
         raise
     finally:
         if tracker is not None:
-            with _uninterrupted():
+            with uninterrupted():
                 try:
                     tracker.flush()
                 finally:

@@ -21,6 +21,7 @@ LAYERS = (
         "seeding",
         "statistics",
         "tables",
+        "uninterrupted",
         "validation",
     },
     {"activations", "data"},
