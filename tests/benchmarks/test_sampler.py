@@ -21,7 +21,6 @@ def test_offline_it_runs_on_the_bundled_digits(monkeypatch: pytest.MonkeyPatch, 
     assert (ours.name, ours.ratio) == ("arelu_meta", 1.0)
     assert theirs.name == "learn2learn Taskset"
     assert theirs.ratio == pytest.approx(theirs.seconds / ours.seconds)
-    assert theirs.ratio > 1
     assert report.plain()["rows"][1]["ratio"] == theirs.ratio
     assert f"{1000 * ours.seconds:.3f}" in report.text()
 
