@@ -35,7 +35,8 @@ LAYERS = (
     {"benchmarks", "estimators", "explain", "results", "surgery"},
     {"runs"},
     {"run"},
-    {"spec_command"},
+    {"reporting", "spec_command"},
+    {"comparison"},
     {"__main__", "bench", "classify", "finetune", "maml", "segment", "survey"},
 )
 HEIGHT = {part: height for height, layer in enumerate(LAYERS) for part in layer}

@@ -1,0 +1,1 @@
+"""Comparisons: a grid of runs over arms, settings and seeds, run, resumed and collected."""

@@ -1,0 +1,45 @@
+"""`Findings`: what the finished runs of a comparison hold, before anything is concluded from it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import pandas as pd
+
+
+@dataclass(frozen=True)
+class Findings:
+    """Finished runs of one comparison, as tables: the runner collects them, the analysis and the report read them.
+
+    `runs` has one row per finished cell: a column per axis, `seed`, a column per metric (named as in MLflow, in the
+    unit shown), `run_id` and `seconds`. `curves` is long: axes, `seed`, `metric`, `step`, `value`. `episodes` holds
+    per-episode results by `run_id`; all runs were judged on the same episodes in the same order.
+    """
+
+    name: str
+    title: str
+    question: str
+    runs: pd.DataFrame
+    axes: tuple[str, ...]
+    """Columns that tell settings apart, the seed aside: ("activation", "lr")."""
+    arm: str
+    """The axis whose values are compared."""
+    baseline: str
+    """The value of `arm` that all others are tested against."""
+    metric: str
+    """The column judged first."""
+    validation_metric: str | None = None
+    """The column that may choose among settings, such as learning rates."""
+    higher_is_better: bool = True
+    controls: Mapping[str, str] = field(default_factory=dict)
+    """Arms that are there to explain another, with what each of them takes away."""
+    published: pd.DataFrame | None = None
+    """Columns: the axes, `metric`, `value`, `protocol`, `source`."""
+    curves: pd.DataFrame | None = None
+    episodes: Mapping[str, np.ndarray] = field(default_factory=dict)
+    missing: tuple[str, ...] = ()
+    """Cells without a result, each with the reason."""
+    budget: float = 1.0
+    """Share of the full training every cell was given."""
+    protocol: Mapping[str, str] = field(default_factory=dict)
+    """Facts shown over the tables, in order: task, data digest, split, protocol, transduction, versions, command."""
