@@ -28,7 +28,8 @@ def command(argv: Sequence[str] | None = None) -> None:
 
     if warning := busy():
         sys.stderr.write(f"warning: {warning}\n")
-    reports = [entry.load()(root=options.data_root) for entry in chosen]
+    found = [entry.load()(root=options.data_root) for entry in chosen]
+    reports = [report for part in found for report in (part if isinstance(part, list) else [part])]
     if options.json:
         sys.stdout.write(json.dumps([report.plain() for report in reports], indent=2) + "\n")
     else:

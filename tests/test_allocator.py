@@ -13,8 +13,8 @@ PROGRAM = """
         assert keep_freed_memory()
     def faults():
         before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-        for _ in range(20):
-            tensors = [torch.ones(4 * 2**20) for _ in range(4)]  # 16 MB each
+        for _ in range(5):
+            tensors = [torch.ones(2**19) for _ in range(100)]  # 2 MB each
             del tensors
         return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
     faults()

@@ -4,6 +4,18 @@ from arelu_meta.registry import Entry, Registry
 
 _REGISTRY = Registry[Entry]("benchmark")
 _REGISTRY.add(
+    Entry(
+        "activation", "arelu_meta.benchmarks.activation:bench_activation", "AReLU beside ReLU, PReLU and the authors'"
+    ),
+    Entry(
+        "maml", "arelu_meta.benchmarks.maml:bench_maml", "outer steps and whole iterations beside learn2learn, higher"
+    ),
+    Entry("memory", "arelu_meta.benchmarks.memory:bench_memory", "peak memory of an outer step"),
+    Entry(
+        "growth",
+        "arelu_meta.benchmarks.growth:bench_growth",
+        "time and memory against ways, shots, steps, tasks, sizes",
+    ),
     Entry("sampler", "arelu_meta.benchmarks.sampler:bench_sampler", "draw 32 episodes, beside learn2learn's Taskset"),
 )
 

@@ -6,10 +6,9 @@ from pathlib import Path
 
 import torch
 
-from arelu_meta import data
+from arelu_meta.benchmarks.images import mnist_or_digits
 from arelu_meta.benchmarks.report import BenchReport, Row
 from arelu_meta.benchmarks.timing import interleaved
-from arelu_meta.data import splits
 from arelu_meta.data.episodes import EpisodeSampler
 from arelu_meta.data.learn2learn_bridge import taskset
 from arelu_meta.errors import InputError
@@ -20,9 +19,9 @@ TASKS, WAYS, SHOTS, QUERIES = 32, 5, 1, 1
 def bench_sampler(root: str | None = None) -> BenchReport:
     """Compare on MNIST where it is at hand, on the bundled digits otherwise."""
     random = torch.Generator().manual_seed(0)
-    _split(root)  # once for the libraries that reading it loads, which are not the images' memory
+    mnist_or_digits(root)  # once for the libraries that reading it loads, which are not the images' memory
     before = _resident()
-    split = _split(root)
+    split = mnist_or_digits(root)
     train = split.train
     sampler = EpisodeSampler(train, ways=WAYS, shots=SHOTS, queries=QUERIES)
     sampler.sample(TASKS, random)
@@ -41,13 +40,6 @@ def bench_sampler(root: str | None = None) -> BenchReport:
         Row("learn2learn Taskset", peer, peer / ours, "one image at a time"),
     ]
     return BenchReport(f"{TASKS} episodes, {WAYS}-way {SHOTS}-shot, {QUERIES} query, {train.name}", rows)
-
-
-def _split(root: str | None) -> splits.Split:
-    try:
-        return splits.published(data.load("mnist", root=root))
-    except InputError:
-        return splits.by_image(data.load("digits"))
 
 
 def _check_equal_work(sampler: EpisodeSampler, task: torch.Tensor) -> None:

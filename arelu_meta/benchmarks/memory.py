@@ -1,0 +1,43 @@
+"""Peak memory of one outer step of MAML, each way in a process of its own."""
+
+import resource
+import time
+from multiprocessing import get_context
+
+from arelu_meta.benchmarks.meta_step import Setting, engines_at_hand
+from arelu_meta.benchmarks.report import BenchReport, Row
+
+
+def bench_memory(root: str | None = None) -> BenchReport:
+    """Compare the engines, and ours in chunks of four tasks."""
+    del root  # needs no images
+    ways = [("arelu_meta", "func", 0), ("arelu_meta, chunks of 4", "func", 4)]
+    ways += [(name, name, 0) for name in engines_at_hand() if name != "func"]
+    found = {name: peak_of_step(Setting(), engine, chunk) for name, engine, chunk in ways}
+    ours, _ = found["arelu_meta"]
+    rows = [
+        Row(name, seconds, peak / ours, f"{peak / 2**20:.0f} MB above the start")
+        for name, (peak, seconds) in found.items()
+    ]
+    title = "peak memory, outer step of mnist_conv, 5-way 1-shot, 32 tasks, 5 inner steps"
+    return BenchReport(title, rows, of="memory")
+
+
+def peak_of_step(setting: Setting, engine: str = "func", chunk: int = 0) -> tuple[int, float]:
+    """Bytes that a step adds to a fresh process at its peak, and its seconds."""
+    with get_context("spawn").Pool(1) as pool:
+        return pool.apply(_measure, (setting, engine, chunk))
+
+
+def _measure(setting: Setting, engine: str, chunk: int) -> tuple[int, float]:
+    small = Setting(backbone=setting.backbone, tasks=1, filters=setting.filters, image=setting.image)
+    small.step(engine)()  # libraries are loaded and buffers of a fixed size made
+    step = setting.step(engine, chunk=chunk)
+    before = _peak()
+    start = time.perf_counter()
+    step()
+    return _peak() - before, time.perf_counter() - start
+
+
+def _peak() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

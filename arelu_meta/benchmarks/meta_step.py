@@ -1,0 +1,103 @@
+"""The work that the MAML benchmarks have in common: networks, episodes, and one step on each engine."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+
+from arelu_meta import activations, backbones, learners
+from arelu_meta.data.episodes import Episode
+from arelu_meta.errors import InputError, RunError
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One outer step: a network and the episodes it adapts to."""
+
+    backbone: str = "mnist_conv"
+    activation: str = "arelu"
+    tasks: int = 32
+    ways: int = 5
+    shots: int = 1
+    queries: int = 1
+    inner_lr: float = 0.005
+    inner_steps: int = 5
+    image: int = 28
+    filters: int | None = None
+
+    def network(self) -> nn.Module:
+        """Make the network, the same each time."""
+        torch.manual_seed(0)
+        options = {} if self.filters is None else {"filters": self.filters}
+        return backbones.build(
+            self.backbone,
+            activation=activations.factory(self.activation),
+            channels=1,
+            image_size=(self.image, self.image),
+            classes=self.ways,
+            **options,
+        )
+
+    def episodes(self) -> Episode:
+        """Draw images of noise: the work does not depend on what they show."""
+        random = torch.Generator().manual_seed(1)
+        support, query = self.ways * self.shots, self.ways * self.queries
+        return Episode(
+            torch.randn(self.tasks, support, 1, self.image, self.image, generator=random),
+            self._labels(self.shots),
+            torch.randn(self.tasks, query, 1, self.image, self.image, generator=random),
+            self._labels(self.queries),
+        )
+
+    def step(self, engine: str = "func", *, method: str = "maml", chunk: int = 0) -> "Step":
+        """Make one outer step on an engine."""
+        network = self.network()
+        options = {"inner_lr": self.inner_lr, "inner_steps": self.inner_steps, "chunk": chunk}
+        learner = learners.build(method, network, engine=engine, **options)
+        return Step(network, partial(learner.meta_step, self.episodes(), progress=0.0))
+
+    def _labels(self, count: int) -> Tensor:
+        return torch.arange(self.ways).repeat_interleave(count).expand(self.tasks, -1).contiguous()
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """A step that can be repeated, and the network whose gradients it fills."""
+
+    network: nn.Module
+    run: Callable[[], object]
+
+    def __call__(self) -> None:
+        """Take the step from cleared gradients."""
+        self.network.zero_grad()
+        self.run()
+
+    def gradients(self) -> list[Tensor]:
+        """The outer gradient of the last step."""
+        return [parameter.grad.clone() for parameter in self.network.parameters() if parameter.grad is not None]
+
+
+def engines_at_hand() -> list[str]:
+    """Engines that can be made here, ours first."""
+    found = []
+    for name in learners.engines.names():
+        try:
+            learners.engines.build(name)
+        except InputError:
+            continue
+        found.append(name)
+    return found
+
+
+def check_equal(steps: dict[str, Step]) -> None:
+    """All must find the same outer gradient, to the rounding of float32."""
+    first: list[Tensor] | None = None
+    for name, step in steps.items():
+        step()
+        found = step.gradients()
+        first = first or found
+        for one, other in zip(first, found, strict=True):
+            if not torch.allclose(one, other, rtol=1e-2, atol=1e-3 * float(one.abs().max())):
+                raise RunError(f"{name} finds another outer gradient than {next(iter(steps))}")
