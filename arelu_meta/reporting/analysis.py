@@ -40,6 +40,8 @@ class Analysis:
 def analyse(findings: Findings) -> Analysis:
     """Compute everything that tables, figures and words are made of."""
     runs = checked_runs(findings)
+    if runs.empty:
+        return Analysis(findings, (), ())
     return Analysis(findings, tuple(_fixed(findings, runs)), tuple(_matched(findings, runs)))
 
 

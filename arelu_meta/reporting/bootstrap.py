@@ -1,22 +1,22 @@
 """The bias-corrected and accelerated (BCa) bootstrap interval of a mean (Efron 1987)."""
 
+import functools
 import itertools
 import math
 
 import numpy as np
-from scipy import stats
+from scipy import special
 
 EXACT_UP_TO = 6  # 6^6 = 46,656 resamples
 RESAMPLES = 20_000
 
 
-def _resampled_means(values: np.ndarray) -> np.ndarray:
-    size = len(values)
+@functools.lru_cache(maxsize=4)
+def _places(size: int) -> np.ndarray:
+    """Rows of drawn places, (resamples, size)."""
     if size <= EXACT_UP_TO:  # every resample there is: no random number in the result
-        places = np.array(list(itertools.product(range(size), repeat=size)))
-    else:
-        places = np.random.default_rng(0).integers(0, size, (RESAMPLES, size))
-    return values[places].mean(1)
+        return np.array(list(itertools.product(range(size), repeat=size)))
+    return np.random.default_rng(0).integers(0, size, (RESAMPLES, size))
 
 
 def bca_interval(values: np.ndarray, confidence: float = 0.95) -> tuple[float, float]:
@@ -34,12 +34,12 @@ def bca_interval(values: np.ndarray, confidence: float = 0.95) -> tuple[float, f
     if spread <= (1e-12 * abs(mean)) ** 2:
         return mean, mean
     acceleration = float((left_out**3).sum()) / (6 * spread**1.5)
-    means = _resampled_means(values)
+    means = values[_places(len(values))].mean(1)
     tolerance = 1e-12 * float(np.abs(values).max())  # equal means differ in the last bits
     below = ((means < mean - tolerance).mean() + (means <= mean + tolerance).mean()) / 2
-    bias = float(stats.norm.ppf(below))
+    bias = float(special.ndtri(below))
     ends = []
     for tail in ((1 - confidence) / 2, (1 + confidence) / 2):
-        score = bias + float(stats.norm.ppf(tail))
-        ends.append(float(np.quantile(means, stats.norm.cdf(bias + score / (1 - acceleration * score)))))
+        score = bias + float(special.ndtri(tail))
+        ends.append(float(np.quantile(means, special.ndtr(bias + score / (1 - acceleration * score)))))
     return ends[0], ends[1]

@@ -50,8 +50,8 @@ def banner(findings: Findings) -> str:
 def content(findings: Findings) -> Content:
     """Analyse findings and put the results into words and tables."""
     analysis = analyse(findings)
-    values = findings.runs[findings.metric].astype(float)
-    numbers = Numbers.fitting(values, findings.unit)
+    means = [arm.estimate.mean for comparison in analysis.all for arm in comparison.arms]
+    numbers = Numbers.fitting(means, findings.unit)
     several = len(analysis.judged) > 1
     verdicts = tuple((one.label if several else "", verdict(findings, one, numbers)) for one in analysis.judged)
     parts = tuple(_part(findings, comparison, numbers) for comparison in analysis.all)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
-from scipy import stats
+from scipy import special
 
 from arelu_meta.reporting.bootstrap import bca_interval
 from arelu_meta.reporting.permutation import sign_flip_p, smallest_p
@@ -68,7 +68,7 @@ def paired_t_p(differences: np.ndarray) -> float:
     mean = float(differences.mean()) if len(differences) else math.nan
     if not sd > 0:
         return 1.0 if sd == 0 and mean == 0 else math.nan
-    return 2 * float(stats.t.sf(abs(mean) / sd * math.sqrt(len(differences)), len(differences) - 1))
+    return 2 * float(special.stdtr(len(differences) - 1, -abs(mean) / sd * math.sqrt(len(differences))))
 
 
 def compare(values: pd.Series, others: pd.Series) -> Paired:

@@ -1,11 +1,17 @@
 """The exact sign-flip permutation test of paired differences."""
 
+import functools
 import itertools
 
 import numpy as np
 
 EXACT_UP_TO = 16  # 65,536 sign patterns
 DRAWS = 100_000
+
+
+@functools.lru_cache(maxsize=4)
+def _patterns(size: int) -> np.ndarray:
+    return np.array(list(itertools.product((1.0, -1.0), repeat=size)))
 
 
 def smallest_p(n: int) -> float:
@@ -32,7 +38,6 @@ def sign_flip_p(differences: np.ndarray) -> float:
     observed = abs(float(differences.sum()))
     tolerance = 1e-12 * float(np.abs(differences).sum())  # equal sums differ in the last bits
     if size <= EXACT_UP_TO:
-        signs = np.array(list(itertools.product((1.0, -1.0), repeat=size)))
-        return float((np.abs(signs @ differences) >= observed - tolerance).mean())
+        return float((np.abs(_patterns(size) @ differences) >= observed - tolerance).mean())
     signs = np.random.default_rng(0).choice((1.0, -1.0), (DRAWS, size))
     return float(((np.abs(signs @ differences) >= observed - tolerance).sum() + 1) / (DRAWS + 1))

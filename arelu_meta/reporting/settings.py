@@ -16,6 +16,8 @@ Setting = tuple[tuple[str, Any], ...]
 def checked_runs(findings: Findings) -> pd.DataFrame:
     """The runs with arms as text, or an error that names what the analysis cannot do without."""
     runs = findings.runs.copy()
+    if runs.empty:
+        return runs
     for column in (*findings.axes, "seed", findings.metric):
         if column not in runs:
             raise unknown("column", column, map(str, runs.columns))
