@@ -16,6 +16,7 @@ LAYERS = (
         "device",
         "distributed",
         "metrics",
+        "palette",
         "progress",
         "registry",
         "seeding",

@@ -5,10 +5,11 @@ from dataclasses import dataclass
 
 from arelu_meta.reporting.analysis import Analysis, analyse
 from arelu_meta.reporting.arms import Comparison
+from arelu_meta.reporting.controls import against_controls, explained_arm
 from arelu_meta.reporting.findings import Findings
 from arelu_meta.reporting.notes import notes
-from arelu_meta.reporting.numbers import Numbers, duration
-from arelu_meta.reporting.table import Table, table
+from arelu_meta.reporting.numbers import Numbers, duration, unit_of
+from arelu_meta.reporting.table import Table, control_table, table
 from arelu_meta.reporting.verdict import verdict
 
 
@@ -35,8 +36,18 @@ class Content:
     verdicts: tuple[tuple[str, str], ...]
     notes: tuple[str, ...]
     parts: tuple[Part, ...]
+    """One per comparison, in their order."""
+    controls: tuple[Part | None, ...]
+    """The explained arm beside its controls, per judged comparison."""
     facts: tuple[tuple[str, str], ...]
     missing: tuple[str, ...]
+
+    @property
+    def tables(self) -> tuple[Part, ...]:
+        """All tables in the order they are read: each judged comparison with its controls, then the others."""
+        judged = zip(self.parts, self.controls, strict=False)
+        first = tuple(part for pair in judged for part in pair if part is not None)
+        return (*first, *self.parts[len(self.controls) :])
 
 
 def banner(findings: Findings) -> str:
@@ -51,7 +62,8 @@ def content(findings: Findings) -> Content:
     """Analyse findings and put the results into words and tables."""
     analysis = analyse(findings)
     means = [arm.estimate.mean for comparison in analysis.all for arm in comparison.arms]
-    numbers = Numbers.fitting(means, findings.unit)
+    unit = unit_of(findings.metric, means) if findings.unit is None else findings.unit
+    numbers = Numbers.fitting(means, unit)
     several = len(analysis.judged) > 1
     verdicts = tuple((one.label if several else "", verdict(findings, one, numbers)) for one in analysis.judged)
     parts = tuple(_part(findings, comparison, numbers) for comparison in analysis.all)
@@ -64,16 +76,29 @@ def content(findings: Findings) -> Content:
         verdicts=verdicts or (("", "Nothing can be compared: no run has finished."),),
         notes=tuple(notes(analysis)) if analysis.all else (),
         parts=parts,
+        controls=tuple(_controls(findings, comparison, numbers) for comparison in analysis.judged),
         facts=_facts(findings),
         missing=findings.missing,
     )
 
 
 def _part(findings: Findings, comparison: Comparison, numbers: Numbers) -> Part:
-    laid_out = table(findings, comparison, numbers)
-    legend = tuple(f"{column.heading}: {column.meaning}" for column in laid_out.columns if column.meaning)
     title = ", ".join(part for part in (findings.metric, comparison.label, comparison.seeds) if part)
-    return Part(title, banner(findings), laid_out, legend)
+    return _explained(title, banner(findings), table(findings, comparison, numbers))
+
+
+def _controls(findings: Findings, comparison: Comparison, numbers: Numbers) -> Part | None:
+    controls = against_controls(findings, comparison)
+    if not controls:
+        return None
+    subject = explained_arm(findings, comparison) or ""
+    title = f"{subject} against its controls" + (f", {comparison.label}" if comparison.label else "")
+    return _explained(title, banner(findings), control_table(controls, subject, numbers))
+
+
+def _explained(title: str, warning: str, laid_out: Table) -> Part:
+    legend = tuple(f"{column.heading}: {column.meaning}" for column in laid_out.columns if column.meaning)
+    return Part(title, warning, laid_out, legend)
 
 
 def _facts(findings: Findings) -> tuple[tuple[str, str], ...]:

@@ -44,8 +44,8 @@ class Findings:
     """Share of the full training every cell was given."""
     protocol: Mapping[str, str] = field(default_factory=dict)
     """Facts shown over the tables, in order: task, data digest, split, protocol, transduction, versions, command."""
-    unit: str = ""
-    """Written behind values of the metric: "%"."""
+    unit: str | None = None
+    """Written behind values of the metric; without it "%" where an accuracy or a Dice score lies above 1."""
     explained: str | None = None
     """The arm that controls take apart; without it `arelu`, or the only arm that is neither control nor baseline."""
     tuned: tuple[str, ...] | None = None

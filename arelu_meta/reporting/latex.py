@@ -78,7 +78,7 @@ def latex(content: Content, figures: dict[str, str]) -> str:
     for title, sentences in content.verdicts:
         lines += [rf"\textbf{{{escape(title)}}}: {escape(sentences)}" if title else escape(sentences), ""]
     lines += _items(content.notes)
-    for part in content.parts:
+    for part in content.tables:
         lines += _part(part)
     for path, caption in figures.items():
         picture = rf"\includegraphics[width=\linewidth,height=0.85\textheight,keepaspectratio]{{{path}}}"

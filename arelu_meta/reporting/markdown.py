@@ -50,7 +50,7 @@ def markdown(content: Content, figures: dict[str, str]) -> str:
     for title, sentences in content.verdicts:
         lines += [f"**{escape(title)}**: {escape(sentences)}" if title else escape(sentences), ""]
     lines += [*(f"- {escape(note)}" for note in content.notes), ""]
-    for part in content.parts:
+    for part in content.tables:
         lines += _part(part, "##")
     if figures:
         lines += ["## Figures", ""]

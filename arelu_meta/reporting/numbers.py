@@ -63,6 +63,17 @@ class Numbers:
         return f"{mean} [{self.signed(estimate.low)}, {self.signed(estimate.high)}]"
 
 
+def unit_of(metric: str, values: Iterable[float]) -> str:
+    """The unit that a metric is given in, as far as its name and size tell: a share above 1 is in per cent.
+
+    >>> unit_of("test/accuracy", [81.6]), unit_of("test/accuracy", [0.816]), unit_of("train/loss", [2.3])
+    ('%', '', '')
+    """
+    name = metric.rsplit("/", 1)[-1]
+    in_percent = any(value > 1 for value in values if math.isfinite(value))
+    return "%" if in_percent and ("accuracy" in name or "dice" in name) else ""
+
+
 def p_value(p: float) -> str:
     """Write a p value: to four places where it decides, to two where it does not.
 

@@ -1,16 +1,20 @@
 """The table of a comparison: one set of rows that Markdown, LaTeX, HTML and the terminal all show."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from arelu_meta.reporting.arms import Arm, Comparison
+from arelu_meta.reporting.arms import ALPHA, Arm, Comparison
+from arelu_meta.reporting.controls import Control
 from arelu_meta.reporting.findings import Findings
 from arelu_meta.reporting.matching import decades_from
 from arelu_meta.reporting.numbers import NONE, Numbers, p_value
+from arelu_meta.reporting.power import detectable_difference
 from arelu_meta.reporting.published import SourceKey, published_sources, published_value
 from arelu_meta.reporting.settings import text
 from arelu_meta.statistics import Estimate
+
+DETECTABLE = "smallest true difference found with 80 % power at the corrected level"
 
 
 @dataclass(frozen=True)
@@ -71,6 +75,34 @@ def table(findings: Findings, comparison: Comparison, numbers: Numbers) -> Table
     return Table((*columns, *_published(comparison, numbers)))
 
 
+def control_table(controls: Sequence[Control], subject: str, numbers: Numbers) -> Table:
+    """Lay out the explained arm less each of its controls."""
+    pairs = [control.difference for control in controls]
+    points = f" ({numbers.points})" if numbers.points else ""
+    ps = tuple(Cell(p_value(one.p_holm) + (" *" if one.p_holm < ALPHA else ""), one.p_holm) for one in controls)
+    limits = (detectable_difference(pair.sd, pair.n, alpha=ALPHA / len(controls)) for pair in pairs)
+    return Table(
+        (
+            _words("control", [control.arm for control in controls]),
+            _words("lacks", [control.takes_away for control in controls]),
+            Column("n", "seeds that both have", tuple(Cell(str(pair.n), pair.n) for pair in pairs)),
+            _estimates(
+                f"{subject} less control{points}",
+                "mean paired difference, 95 % interval of each by itself",
+                (pair.estimate for pair in pairs),
+                numbers,
+            ),
+            Column("p", f"paired t test, Holm-corrected over {len(controls)} controls; * is below 0.05", ps),
+            Column(
+                "p perm.",
+                "exact sign-flip permutation test, not corrected",
+                tuple(Cell(p_value(pair.p_permutation), pair.p_permutation) for pair in pairs),
+            ),
+            _plain("detectable", DETECTABLE, limits, numbers),
+        )
+    )
+
+
 def _words(heading: str, words: Iterable[str]) -> Column:
     return Column(heading, "", tuple(Cell(word, word) for word in words))
 
@@ -107,7 +139,6 @@ def _differences(findings: Findings, comparison: Comparison, numbers: Numbers) -
     estimates = [arm.difference.estimate if arm.difference else None for arm in arms]
     flips = [arm.difference.p_permutation if arm.difference else math.nan for arm in arms]
     tests = f"Holm-corrected over {len(comparison.tested)} arms; * is below 0.05: detectable"
-    found = "smallest true difference found with 80 % power at the corrected level"
     return [
         _estimates(
             f"to {findings.baseline}{points}",
@@ -117,7 +148,7 @@ def _differences(findings: Findings, comparison: Comparison, numbers: Numbers) -
         ),
         Column("p", f"paired t test, {tests}", tuple(_p(arm) for arm in arms)),
         Column("p perm.", "exact sign-flip permutation test, not corrected", tuple(Cell(p_value(p), p) for p in flips)),
-        _plain("detectable", found, (arm.detectable for arm in arms), numbers),
+        _plain("detectable", DETECTABLE, (arm.detectable for arm in arms), numbers),
     ]
 
 

@@ -113,29 +113,34 @@ def _limits(comparison: Comparison, numbers: Numbers) -> str:
 
 
 def _explanation(findings: Findings, subject: Arm, controls: list[Control], numbers: Numbers) -> str:
-    """Say which of the parts that controls take away are missed, and which are not."""
-    clauses = []
-    for control in controls:
-        found = control.difference.estimate
-        size = f"{numbers.signed_with_interval(found)}, {stated_p(control.p_holm)}"
-        who = f"{control.arm}, which lacks {control.takes_away} ({size})"
-        how = "better" if better(findings, control.difference) else "worse"
-        clauses.append(f"detectably {how} than {who}" if control.p_holm < ALPHA else f"not detectably apart from {who}")
-    conclusion = _conclusion(findings, subject, controls)
-    return f"Against its controls, {subject.name} is {'; '.join(clauses)}{conclusion}."
+    """Say from which controls the arm differs, and so which of the parts that they lack it needs."""
+    apart = [control for control in controls if control.p_holm < ALPHA]
+    ahead = [control for control in apart if better(findings, control.difference)]
+    behind = [control for control in apart if control not in ahead]
+    alike = [control for control in controls if control not in apart]
+    clauses = [
+        f"{words} {_listed([_control(control, numbers) for control in group], 'and')}"
+        for words, group in (
+            ("detectably better than", ahead),
+            ("detectably worse than", behind),
+            ("not detectably different from", alike),
+        )
+        if group
+    ]
+    conclusion = ""
+    if subject.apart and subject.difference is not None and better(findings, subject.difference):
+        needed = f"its advantage needs {_listed([c.takes_away for c in ahead], 'and')}" if ahead else ""
+        idle = f"not detectably {_listed([c.takes_away for c in alike], 'or')}" if alike else ""
+        parts = [needed, idle] if needed else [f"its advantage needs {idle}" if idle else ""]
+        conclusion = ", and ".join(part for part in parts if part)
+    return f"Against its controls, {subject.name} is {', and '.join(clauses)}" + (f": {conclusion}." if conclusion else ".")
 
 
-def _conclusion(findings: Findings, subject: Arm, controls: list[Control]) -> str:
-    if subject.difference is None or not subject.apart or not better(findings, subject.difference):
-        return ""
-    missed = [c.takes_away for c in controls if c.p_holm < ALPHA and better(findings, c.difference)]
-    idle = [c.takes_away for c in controls if c.p_holm >= ALPHA]
-    if missed and idle:
-        return f": the advantage needs {_listed(missed)}, and no part of {_listed(idle)} in it is detectable"
-    if missed:
-        return f": the advantage needs {_listed(missed)}"
-    return f": no part of {_listed(idle)} in the advantage is detectable by itself" if idle else ""
+def _control(control: Control, numbers: Numbers) -> str:
+    found = f"{numbers.difference(control.difference.estimate.mean)}, {stated_p(control.p_holm)}"
+    return f"{control.arm} (which lacks {control.takes_away}: {found})"
 
 
-def _listed(words: list[str]) -> str:
-    return words[0] if len(words) == 1 else ", ".join(words[:-1]) + " and " + words[-1]
+def _listed(words: list[str], link: str) -> str:
+    """Write `a`, `a and b`, `a, b and c`."""
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} {link} {words[-1]}"

@@ -17,7 +17,7 @@ TRUTH = {
     "relu_gain": 80.0,
     "arelu_unit": 67.0,
 }
-CONTROLS = {"arelu_frozen": "the learning", "relu_gain": "the shape", "arelu_unit": "the gain"}
+CONTROLS = {"arelu_frozen": "learning", "relu_gain": "shape and learning", "arelu_unit": "gain"}
 PROTOCOL = {
     "task": "digits, 5-way 1-shot",
     "protocol": "sound",

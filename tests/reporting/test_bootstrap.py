@@ -9,7 +9,7 @@ from arelu_meta.reporting.bootstrap import bca_interval
 def test_equals_scipy(size: int):
     """scipy draws 200,000 resamples, ours are all there are up to 6 values.
 
-    Of 5 values 5! / 5^5 = 4 % of the resamples have the sample's own mean, which scipy lets rounding put on either side.
+    Of 5 values 5! / 5^5 = 4 % of the resamples have the sample's own mean, which rounding puts on either side in scipy.
     """
     values = np.random.default_rng(size).exponential(size=size)  # skewed: bias and acceleration are not 0
     reference = stats.bootstrap(
