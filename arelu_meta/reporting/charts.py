@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from arelu_meta.palette import COLOURS
 from arelu_meta.reporting.arms import Comparison
@@ -42,7 +43,7 @@ def dots_figure(findings: Findings, comparison: Comparison, drawn: Sequence[Look
     paired = any(arm.difference is not None for arm in arms)
     figure = Figure(figsize=(10 if paired else 6.5, 1.4 + 0.42 * len(arms)), layout="constrained")
     sides = figure.subplots(1, 2 if paired else 1, sharey=True, squeeze=False)[0]
-    colours = {look.name: COLOURS[look.colour] for look in drawn}
+    colours = {look.name: COLOURS[look.colour] if look.in_front else "0.45" for look in drawn}
     for row, arm in enumerate(arms):
         _dots(sides[0], row, arm.values.to_numpy(), arm.estimate, colours[arm.name])
         if arm.difference is not None:
@@ -100,6 +101,8 @@ def lines_figure(chart: LineChart, drawn: Sequence[Look]) -> Figure:
         if look.in_front:
             low, high = [point.low for point in points], [point.high for point in points]
             axes.fill_between(x, low, high, color=colour, alpha=0.12, linewidth=0)
+    if chart.steps:
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     if chart.log:
         axes.set_xscale("log")
     behind = sum(not look.in_front and look.name in chart.lines for look in drawn)

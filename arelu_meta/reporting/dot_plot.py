@@ -57,23 +57,21 @@ def _row(arm: Arm, look: Look, values: Scale, differences: Scale | None, line: f
     name = tag("div", tag("b", arm.name), " ", tag("small", look.role or f"n = {arm.estimate.n}"), class_="name")
     described = f"{arm.name}: mean {numbers.with_interval(arm.estimate)} {numbers.unit}, n = {arm.estimate.n}"
     cells = [name, _strip(arm.values, arm.estimate, values, line, described, numbers.value)]
-    if differences is not None and arm.difference is None:
-        cells.append(tag("div", class_="strip none"))
-    elif differences is not None and arm.difference is not None:
+    if differences is not None:
         pair = arm.difference
-        described = (
-            f"{arm.name}: difference {numbers.signed_with_interval(pair.estimate)} {numbers.points}, n = {pair.n}"
-        )
-        cells.append(_strip(pair.differences, pair.estimate, differences, 0.0, described, numbers.signed))
-    return tag("div", *cells, class_=f"row c{look.colour}")
+        if pair is None:
+            cells.append(tag("svg", *_rules(differences, 0.0), class_="strip", aria_hidden="true"))
+        else:
+            size = f"{numbers.signed_with_interval(pair.estimate)} {numbers.points}"
+            described = f"{arm.name}: difference {size}, n = {pair.n}"
+            cells.append(_strip(pair.differences, pair.estimate, differences, 0.0, described, numbers.signed))
+    return tag("div", *cells, class_=f"row c{look.colour}" if look.in_front else "row rest")
 
 
 def _strip(
     values: pd.Series, estimate: Estimate, scale: Scale, line: float, described: str, write: Callable[[float], str]
 ) -> Markup:
-    parts = [_vertical(tick, scale, "tick") for tick in scale.ticks()]
-    if math.isfinite(line):
-        parts.append(_vertical(line, scale, "base"))
+    parts = _rules(scale, line)
     if math.isfinite(estimate.low):
         ends = {"x1": _percent(scale.place(estimate.low)), "x2": _percent(scale.place(estimate.high))}
         parts.append(tag("line", tag("title", described), **ends, y1=MIDDLE, y2=MIDDLE, class_="bar"))
@@ -85,6 +83,11 @@ def _strip(
         diamond = tag("path", tag("title", described), d="M0-7 7 0 0 7-7 0Z", class_="mean")
         parts.append(tag("svg", diamond, x=_percent(scale.place(estimate.mean)), y=MIDDLE, overflow="visible"))
     return tag("svg", *parts, class_="strip", role="img", aria_label=described)
+
+
+def _rules(scale: Scale, line: float) -> list[Markup]:
+    ticks = [_vertical(tick, scale, "tick") for tick in scale.ticks()]
+    return [*ticks, _vertical(line, scale, "base")] if math.isfinite(line) else ticks
 
 
 def _vertical(value: float, scale: Scale, kind: str) -> Markup:

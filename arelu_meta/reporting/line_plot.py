@@ -8,11 +8,13 @@ from arelu_meta.reporting.markup import Markup, tag
 from arelu_meta.reporting.scale import Scale
 from arelu_meta.reporting.series import LineChart, Point
 
+MARKED = 15  # a line of fewer points shows where they are
+
 
 def line_plot(chart: LineChart, looks: list[Look], group: str) -> Markup:
     """Draw a chart. Lines live in a box of 1000 by 1000 that is stretched to the screen; text stays as it is."""
     points = [point for line in chart.lines.values() for point in line]
-    across = Scale.around([point.x for point in points], log=chart.log, margin=0.02)
+    across = Scale.around([point.x for point in points], log=chart.log, whole=chart.steps, margin=0.02)
     ends = [value for point in points for value in (point.mean, *_ends(point, points))]
     up = Scale.around(ends)
     rules = [tag("line", x1="0", x2="1000", y1=_y(up, tick), y2=_y(up, tick), class_="tick") for tick in up.ticks()]
@@ -33,9 +35,15 @@ def line_plot(chart: LineChart, looks: list[Look], group: str) -> Markup:
         role="img",
         aria_label=label,
     )
+    marks = [
+        _marks(chart.lines[look.name], look, f"{group}-{number}", across, up)
+        for number, look in enumerate(looks)
+        if len(chart.lines.get(look.name, ())) in range(1, MARKED)
+    ]
     area = tag(
         "div",
         drawing,
+        *([tag("svg", *marks, aria_hidden="true")] if marks else []),
         *(tag("span", text, class_="y", style=f"bottom:{up.place(tick):.2f}%") for tick, text in up.written()),
         *(tag("span", text, class_="x", style=f"left:{across.place(tick):.2f}%") for tick, text in across.written()),
         class_="area",
@@ -97,6 +105,13 @@ def _line(points: list[Point], look: Look, group: str, across: Scale, up: Scale)
         data_arm=look.name,
         data_points=json.dumps(rounded),
     )
+
+
+def _marks(points: list[Point], look: Look, group: str, across: Scale, up: Scale) -> Markup:
+    """Circles in per cent of the screen, which no stretching makes ovals of."""
+    places = ((across.place(point.x), 100 - up.place(point.mean)) for point in points)
+    circles = (tag("circle", cx=f"{x:.2f}%", cy=f"{y:.2f}%", r=3) for x, y in places)
+    return tag("g", *circles, class_=f"mark c{look.colour} {group}")
 
 
 def _short(value: float) -> float | None:

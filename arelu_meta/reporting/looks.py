@@ -21,7 +21,7 @@ class Look:
     colour: int
     dash: str
     in_front: bool
-    """Whether it is shown from the start where many lines would cover each other."""
+    """Whether it has a colour to itself, and is shown from the start where many lines would cover each other."""
 
 
 def looks(findings: Findings, comparison: Comparison) -> list[Look]:

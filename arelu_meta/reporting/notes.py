@@ -12,16 +12,20 @@ from arelu_meta.reporting.settings import label, tuned_axes
 def notes(analysis: Analysis) -> list[str]:
     """Everything that limits the conclusions of this analysis."""
     findings = analysis.findings
-    found: list[str] = []
+    where: dict[str, list[str]] = {}
     for comparison in analysis.judged:
-        where = f" ({label(comparison.setting)})" if len(analysis.judged) > 1 else ""
-        found += [note + where + "." for note in (*_permutation(comparison), *_seeds(comparison), *_edges(comparison))]
+        for note in (*_permutation(comparison), *_seeds(comparison), *_edges(comparison)):
+            where.setdefault(note, []).append(label(comparison.setting))
+    everywhere = len(analysis.judged)
+    found = [
+        note + ("" if len(places) == everywhere else f" ({'; '.join(places)})") + "." for note, places in where.items()
+    ]
     if tuned_axes(findings) and not analysis.matched:
         axes = ", ".join(tuned_axes(findings))
         found.append(f"There is no view with {axes} matched: choosing it per arm needs a validation metric.")
     if len(analysis.judged) > 1:
         found.append("p values are corrected over the arms of each table, not over the tables.")
-    return list(dict.fromkeys(found))
+    return found
 
 
 def _permutation(comparison: Comparison) -> list[str]:

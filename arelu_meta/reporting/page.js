@@ -36,7 +36,7 @@
     cross.className = "cross";
     cross.hidden = true;
     area.append(cross);
-    const lines = [...area.querySelectorAll("g")].reverse().map((g) => [g, JSON.parse(g.dataset.points)]);
+    const lines = [...area.querySelectorAll("g[data-points]")].reverse().map((g) => [g, JSON.parse(g.dataset.points)]);
     const place = (x) => ((log ? Math.log10(x) : x) - low) / (high - low);
     area.addEventListener("pointermove", (event) => {
       const box = area.getBoundingClientRect();

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import pairwise
 
 from matplotlib.ticker import MaxNLocator
 
@@ -15,18 +14,22 @@ class Scale:
     low: float
     high: float
     log: bool = False
+    whole: bool = False
+    """Whether only whole numbers have a meaning: there is no half step."""
 
     @classmethod
-    def around(cls, values: Iterable[float], *, log: bool = False, margin: float = 0.04) -> "Scale":
+    def around(
+        cls, values: Iterable[float], *, log: bool = False, whole: bool = False, margin: float = 0.04
+    ) -> "Scale":
         """Cover all finite values with a margin; a single value gets room to both sides.
 
         >>> Scale.around([0.0, 10.0], margin=0.1)
-        Scale(low=-1.0, high=11.0, log=False)
+        Scale(low=-1.0, high=11.0, log=False, whole=False)
         """
         finite = [math.log10(value) if log else value for value in values if math.isfinite(value)]
         low, high = (min(finite), max(finite)) if finite else (0.0, 1.0)
         room = margin * (high - low) if high > low else 0.5 * abs(high) or 0.5
-        return cls(low - room, high + room, log)
+        return cls(low - room, high + room, log, whole)
 
     def place(self, value: float) -> float:
         """Per cent from the low end: below 0 and above 100 for values outside."""
@@ -37,7 +40,7 @@ class Scale:
         """Round numbers inside; whole powers of ten on a logarithmic axis."""
         if self.log:
             return [10.0**power for power in range(math.ceil(self.low), math.floor(self.high) + 1)]
-        ticks = (float(tick) for tick in MaxNLocator(most).tick_values(self.low, self.high))
+        ticks = (float(tick) for tick in MaxNLocator(most, integer=self.whole).tick_values(self.low, self.high))
         return [tick for tick in ticks if self.low <= tick <= self.high]
 
     def written(self, most: int = 5) -> list[tuple[float, str]]:
@@ -45,6 +48,5 @@ class Scale:
         ticks = self.ticks(most)
         if self.log:
             return [(tick, f"{tick:g}") for tick in ticks]
-        step = min((after - before for before, after in pairwise(ticks)), default=1.0)
-        decimals = max(0, -math.floor(math.log10(step) + 1e-9))
+        decimals = next((d for d in range(6) if all(math.isclose(t, round(t, d), abs_tol=1e-9) for t in ticks)), 6)
         return [(tick, f"{tick:.{decimals}f}".replace("-", "\N{MINUS SIGN}")) for tick in ticks]

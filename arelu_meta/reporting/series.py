@@ -40,6 +40,11 @@ class LineChart:
     log: bool = False
 
     @property
+    def steps(self) -> bool:
+        """Whether the quantity is counted."""
+        return self.xlabel.endswith("step")
+
+    @property
     def unit(self) -> str:
         """The unit of the values."""
         return unit_of(self.ylabel, (point.mean for points in self.lines.values() for point in points))

@@ -129,11 +129,13 @@ def _explanation(findings: Findings, subject: Arm, controls: list[Control], numb
     ]
     conclusion = ""
     if subject.apart and subject.difference is not None and better(findings, subject.difference):
-        needed = f"its advantage needs {_listed([c.takes_away for c in ahead], 'and')}" if ahead else ""
+        needed = f"its advantage needs {_listed([c.takes_away for c in ahead], 'as well as')}" if ahead else ""
         idle = f"not detectably {_listed([c.takes_away for c in alike], 'or')}" if alike else ""
         parts = [needed, idle] if needed else [f"its advantage needs {idle}" if idle else ""]
         conclusion = ", and ".join(part for part in parts if part)
-    return f"Against its controls, {subject.name} is {', and '.join(clauses)}" + (f": {conclusion}." if conclusion else ".")
+    return f"Against its controls, {subject.name} is {', and '.join(clauses)}" + (
+        f": {conclusion}." if conclusion else "."
+    )
 
 
 def _control(control: Control, numbers: Numbers) -> str:
