@@ -69,7 +69,7 @@
         const rows = [...table.tBodies[0].rows];
         const words = rows.some((row) => isNaN(Number(order(row))) && order(row) !== "nan");
         rows.sort((a, b) => {
-          if (words) return (up ? 1 : -1) * order(b).localeCompare(order(a)) * -1;
+          if (words) return (up ? 1 : -1) * order(a).localeCompare(order(b));
           const [one, two] = [Number(order(a)), Number(order(b))];
           if (isNaN(one) || isNaN(two)) return isNaN(one) - isNaN(two);
           return up ? one - two : two - one;

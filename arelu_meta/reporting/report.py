@@ -56,9 +56,11 @@ def metrics(findings: Findings) -> dict[str, float]:
     for comparison in analysis.all:
         for arm in comparison.arms:
             place = "/".join(_valid(part) for part in (arm.name, *_setting(comparison), findings.metric))
+            while f"{place}_n" in named:  # two names that differ in signs MLflow does not take
+                place += "_"
             for key, value in numbers_of(arm).items():
                 if math.isfinite(value):
-                    named[f"{place}_{key}"] = value
+                    named[f"{place}_{key}"] = float(value)
     return named
 
 
