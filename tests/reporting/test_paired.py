@@ -27,6 +27,22 @@ def test_equals_scipy():
     assert (pair.estimate.low, pair.estimate.high) == pytest.approx((interval.low, interval.high), rel=1e-10)
 
 
+@pytest.mark.parametrize(
+    ("others", "mean", "low", "high", "p"),
+    [
+        ((60.1, 76.5, 72.6, 65.2, 56.0), 15.5, 3.5, 27.5, 0.023),
+        ((80.4, 83.0, 79.9, 85.6, 83.4), -0.9, -5.1, 3.3, 0.596),
+        ((84.9, 72.0, 83.0, 70.7, 87.7), 1.9, -10.0, 13.8, 0.682),
+    ],
+    ids=["relu", "arelu_frozen", "relu_gain"],
+)
+def test_a_replay_worked_out_elsewhere(others: tuple[float, ...], mean: float, low: float, high: float, p: float):
+    """AReLU in five seeds of the published 5-way 1-shot setting less three other arms, as a separate script gave them."""
+    pair = compare(pd.Series((84.2, 84.6, 75.9, 82.2, 81.1)), pd.Series(others))
+    assert (pair.estimate.mean, pair.estimate.low, pair.estimate.high) == pytest.approx((mean, low, high), abs=0.06)
+    assert pair.p_t == pytest.approx(p, abs=0.006)
+
+
 def test_one_seed():
     pair = compare(pd.Series({0: 2.0}), pd.Series({0: 1.5}))
     assert (pair.estimate.mean, pair.n) == (0.5, 1)
