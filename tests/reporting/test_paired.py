@@ -37,10 +37,10 @@ def test_equals_scipy():
     ids=["relu", "arelu_frozen", "relu_gain"],
 )
 def test_a_replay_worked_out_elsewhere(others: tuple[float, ...], mean: float, low: float, high: float, p: float):
-    """AReLU in five seeds of the published 5-way 1-shot setting less three other arms, as a separate script gave them."""
+    """Five seeds of AReLU less three other arms, from a script of its own; accuracies here are rounded to a decimal."""
     pair = compare(pd.Series((84.2, 84.6, 75.9, 82.2, 81.1)), pd.Series(others))
     assert (pair.estimate.mean, pair.estimate.low, pair.estimate.high) == pytest.approx((mean, low, high), abs=0.06)
-    assert pair.p_t == pytest.approx(p, abs=0.006)
+    assert pair.p_t == pytest.approx(p, abs=0.01)
 
 
 def test_one_seed():
