@@ -9,16 +9,7 @@ from matplotlib.ticker import MaxNLocator
 from torch import nn
 
 from arelu_meta.activations.parameters import activation_modules
-
-COLOURS = (
-    "#0072B2",
-    "#D55E00",
-    "#009E73",
-    "#CC79A7",
-    "#E69F00",
-    "#56B4E9",
-    "#000000",
-)  # Okabe and Ito, colour-blind safe
+from arelu_meta.palette import COLOURS
 
 
 def training_curve(

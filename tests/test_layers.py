@@ -17,6 +17,7 @@ LAYERS = (
         "device",
         "distributed",
         "metrics",
+        "palette",
         "progress",
         "registry",
         "seeding",

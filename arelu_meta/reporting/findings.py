@@ -13,7 +13,8 @@ class Findings:
 
     `runs` has one row per finished cell: a column per axis, `seed`, a column per metric (named as in MLflow, in the
     unit shown), `run_id` and `seconds`. `curves` is long: axes, `seed`, `metric`, `step`, `value`. `episodes` holds
-    per-episode results by `run_id`; all runs were judged on the same episodes in the same order.
+    per-episode results of the metric by `run_id`, (episodes,) or (episodes, inner steps + 1), in the unit shown; all
+    runs were judged on the same episodes in the same order.
     """
 
     name: str
@@ -43,3 +44,9 @@ class Findings:
     """Share of the full training every cell was given."""
     protocol: Mapping[str, str] = field(default_factory=dict)
     """Facts shown over the tables, in order: task, data digest, split, protocol, transduction, versions, command."""
+    unit: str | None = None
+    """Written behind values of the metric; without it "%" where an accuracy or a Dice score lies above 1."""
+    explained: str | None = None
+    """The arm that controls take apart; without it `arelu`, or the only arm that is neither control nor baseline."""
+    tuned: tuple[str, ...] | None = None
+    """Axes whose value each arm may choose by the validation metric; without it those named `lr` or `..._lr`."""

@@ -1,0 +1,113 @@
+"""What a report says, in order, before it is Markdown, LaTeX or HTML."""
+
+import math
+from dataclasses import dataclass
+
+from arelu_meta.reporting.analysis import Analysis, analyse
+from arelu_meta.reporting.arms import Comparison
+from arelu_meta.reporting.controls import against_controls, explained_arm
+from arelu_meta.reporting.findings import Findings
+from arelu_meta.reporting.notes import notes
+from arelu_meta.reporting.numbers import Numbers, duration, unit_of
+from arelu_meta.reporting.table import Table, control_table, table
+from arelu_meta.reporting.verdict import verdict
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """One table with its heading and what its columns mean."""
+
+    title: str
+    banner: str
+    table: Table
+    legend: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Content:
+    """The words and tables of a report."""
+
+    analysis: Analysis
+    numbers: Numbers
+    title: str
+    question: str
+    banner: str
+    """Stands over everything and over every table when the budget was reduced."""
+    verdicts: tuple[tuple[str, str], ...]
+    notes: tuple[str, ...]
+    parts: tuple[Part, ...]
+    """One per comparison, in their order."""
+    controls: tuple[Part | None, ...]
+    """The explained arm beside its controls, per judged comparison."""
+    facts: tuple[tuple[str, str], ...]
+    missing: tuple[str, ...]
+
+    @property
+    def tables(self) -> tuple[Part, ...]:
+        """All tables in the order they are read: each judged comparison with its controls, then the others."""
+        judged = zip(self.parts, self.controls, strict=False)
+        first = tuple(part for pair in judged for part in pair if part is not None)
+        return (*first, *self.parts[len(self.controls) :])
+
+
+def banner(findings: Findings) -> str:
+    """The warning of a reduced budget; empty for the full one."""
+    if findings.budget >= 1:
+        return ""
+    share = f"{100 * findings.budget:g} % of the full training"
+    return f"Reduced budget: every run had {share}; these are not the results of the full experiment."
+
+
+def content(findings: Findings) -> Content:
+    """Analyse findings and put the results into words and tables."""
+    analysis = analyse(findings)
+    means = [arm.estimate.mean for comparison in analysis.all for arm in comparison.arms]
+    unit = unit_of(findings.metric, means) if findings.unit is None else findings.unit
+    numbers = Numbers.fitting(means, unit)
+    several = len(analysis.judged) > 1
+    verdicts = tuple((one.label if several else "", verdict(findings, one, numbers)) for one in analysis.judged)
+    parts = tuple(_part(findings, comparison, numbers) for comparison in analysis.all)
+    return Content(
+        analysis=analysis,
+        numbers=numbers,
+        title=findings.title or findings.name,
+        question=findings.question,
+        banner=banner(findings),
+        verdicts=verdicts or (("", "Nothing can be compared: no run has finished."),),
+        notes=tuple(notes(analysis)) if analysis.all else (),
+        parts=parts,
+        controls=tuple(_controls(findings, comparison, numbers) for comparison in analysis.judged),
+        facts=_facts(findings),
+        missing=findings.missing,
+    )
+
+
+def _part(findings: Findings, comparison: Comparison, numbers: Numbers) -> Part:
+    title = ", ".join(part for part in (findings.metric, comparison.label, comparison.seeds) if part)
+    return _explained(title, banner(findings), table(findings, comparison, numbers))
+
+
+def _controls(findings: Findings, comparison: Comparison, numbers: Numbers) -> Part | None:
+    controls = against_controls(findings, comparison)
+    if not controls:
+        return None
+    subject = explained_arm(findings, comparison) or ""
+    title = f"{subject} against its controls" + (f", {comparison.label}" if comparison.label else "")
+    return _explained(title, banner(findings), control_table(controls, subject, numbers))
+
+
+def _explained(title: str, warning: str, laid_out: Table) -> Part:
+    legend = tuple(f"{column.heading}: {column.meaning}" for column in laid_out.columns if column.meaning)
+    return Part(title, warning, laid_out, legend)
+
+
+def _facts(findings: Findings) -> tuple[tuple[str, str], ...]:
+    runs = findings.runs
+    seconds = float(runs["seconds"].sum()) if "seconds" in runs else math.nan
+    return (
+        ("experiment", findings.name),
+        *((str(name), str(value)) for name, value in findings.protocol.items()),
+        ("budget", f"{100 * findings.budget:g} % of the full training"),
+        ("finished runs", f"{len(runs)}" + (f", {len(findings.missing)} missing" if findings.missing else "")),
+        ("cost", f"{duration(seconds)} of computing, all runs together"),
+    )

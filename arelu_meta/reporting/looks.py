@@ -1,0 +1,36 @@
+"""How arms look in figures: one colour and dash per arm, the same in every figure, those that matter most in front."""
+
+from dataclasses import dataclass
+
+from arelu_meta.reporting.arms import Comparison
+from arelu_meta.reporting.controls import explained_arm
+from arelu_meta.reporting.findings import Findings
+from arelu_meta.reporting.table import role
+
+IN_FRONT = 7
+DASHES = ("", "6 3", "2 2", "8 3 2 3")
+ORDER = (6, 1, 0, 2, 3, 4, 5)  # of the palette: black for the baseline, vermilion for the explained arm
+
+
+@dataclass(frozen=True)
+class Look:
+    """An arm's place in the palette and in the order of drawing."""
+
+    name: str
+    role: str
+    colour: int
+    dash: str
+    in_front: bool
+    """Whether it has a colour to itself, and is shown from the start where many lines would cover each other."""
+
+
+def looks(findings: Findings, comparison: Comparison) -> list[Look]:
+    """Baseline, explained arm, controls, then the others from the best on."""
+    subject = explained_arm(findings, comparison)
+    best = [arm.name for arm in comparison.arms]
+    first = [name for name in (findings.baseline, subject, *findings.controls) if name in best]
+    names = list(dict.fromkeys([*(name for name in first if name), *best]))
+    return [
+        Look(name, role(findings, name), ORDER[number % 7], DASHES[number // 7 % len(DASHES)], number < IN_FRONT)
+        for number, name in enumerate(names)
+    ]

@@ -1,0 +1,89 @@
+"""Findings in, report out: files for a folder or a run's artifacts, metrics for MLflow, text for the terminal."""
+
+import math
+import re
+from pathlib import Path
+
+from arelu_meta.reporting.analysis import analyse
+from arelu_meta.reporting.arms import Comparison
+from arelu_meta.reporting.charts import figures
+from arelu_meta.reporting.content import Content, content
+from arelu_meta.reporting.findings import Findings
+from arelu_meta.reporting.frame import frame, numbers_of
+from arelu_meta.reporting.latex import latex
+from arelu_meta.reporting.markdown import markdown
+from arelu_meta.reporting.page import page
+from arelu_meta.reporting.settings import text
+from arelu_meta.tables import text_table
+
+
+def write(findings: Findings, folder: Path) -> list[Path]:
+    """Write report.html, report.md, report.tex, the figures, runs.csv and table.csv; gives back what was written."""
+    folder.mkdir(parents=True, exist_ok=True)
+    said = content(findings)
+    drawn = _draw(said, folder)
+    files = {
+        "report.html": page(said),
+        "report.md": markdown(said, drawn),
+        "report.tex": latex(said, drawn),
+        "runs.csv": findings.runs.to_csv(index=False),
+        "table.csv": frame(said.analysis).to_csv(index=False),
+    }
+    for name, written in files.items():
+        (folder / name).write_text(written, encoding="utf-8")
+    pictures = [folder / path for png in drawn for path in (png, png.removesuffix(".png") + ".svg")]
+    return [*(folder / name for name in files), *pictures]
+
+
+def _draw(said: Content, folder: Path) -> dict[str, str]:
+    """Draw the figures as PNG and SVG; gives back their captions by path."""
+    (folder / "figures").mkdir(exist_ok=True)
+    captions = {}
+    for name, (figure, caption) in figures(said).items():
+        for kind in ("png", "svg"):
+            figure.savefig(folder / "figures" / f"{name}.{kind}", dpi=150)
+        captions[f"figures/{name}.png"] = caption
+    return captions
+
+
+def metrics(findings: Findings) -> dict[str, float]:
+    """Numbers by name for the parent run: `arelu/test/accuracy_mean`, `arelu/lr_0.01/...`, `arelu/matched/...`.
+
+    Only numbers that exist are there: one seed has a mean and an `_n`, but no interval.
+    """
+    analysis = analyse(findings)
+    named: dict[str, float] = {}
+    for comparison in analysis.all:
+        for arm in comparison.arms:
+            place = "/".join(_valid(part) for part in (arm.name, *_setting(comparison), findings.metric))
+            while f"{place}_n" in named:  # two names that differ in signs MLflow does not take
+                place += "_"
+            for key, value in numbers_of(arm).items():
+                if math.isfinite(value):
+                    named[f"{place}_{key}"] = float(value)
+    return named
+
+
+def _valid(name: str) -> str:
+    return re.sub(r"[^\w./ -]", "_", name, flags=re.ASCII)
+
+
+def _setting(comparison: Comparison) -> list[str]:
+    return [
+        *(f"{axis}_{text(value)}" for axis, value in comparison.setting),
+        *(["matched"] if comparison.matched else []),
+    ]
+
+
+def summary(findings: Findings) -> str:
+    """The verdict, the table and what limits them, for the terminal."""
+    said = content(findings)
+    lines = [said.title, *([said.banner] if said.banner else []), ""]
+    for title, sentences in said.verdicts:
+        lines += [f"{title}: {sentences}" if title else sentences, ""]
+    for part in said.tables[: len(said.tables) - len(said.analysis.fixed if said.analysis.matched else ())]:
+        lines += [*([part.banner] if part.banner else []), part.title]
+        lines += [text_table(part.table.header, [[cell.text for cell in row] for row in part.table.rows]), ""]
+    lines += [f"note: {note}" for note in said.notes]
+    lines += [f"missing: {cell}" for cell in said.missing]
+    return "\n".join(lines).rstrip()

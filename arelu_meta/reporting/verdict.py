@@ -1,0 +1,148 @@
+"""The verdict: two sentences that follow from the numbers, and from nothing else."""
+
+import math
+
+from arelu_meta.reporting.arms import ALPHA, Arm, Comparison
+from arelu_meta.reporting.controls import Control, against_controls, explained_arm
+from arelu_meta.reporting.findings import Findings
+from arelu_meta.reporting.numbers import Numbers, stated_p
+from arelu_meta.reporting.paired import Paired
+
+
+def verdict(findings: Findings, comparison: Comparison, numbers: Numbers) -> str:
+    """Say in two sentences whether arms differ from the baseline, and what the controls explain of it."""
+    baseline = comparison.arm(findings.baseline)
+    scope = f"This is about {findings.metric} ({_circumstances(findings, comparison)})."
+    if baseline is None or math.isnan(baseline.estimate.mean):
+        return f"Nothing can be compared: no run of the baseline {findings.baseline} has a result. {scope}"
+    if len(comparison.arms) == 1:
+        return f"Nothing can be compared: {findings.baseline} is the only arm with a result. {scope}"
+    if not comparison.tested:
+        return f"{_untested(findings, comparison, numbers)} {scope}"
+    subject = comparison.arm(explained_arm(findings, comparison))
+    if subject is None or subject not in comparison.tested:
+        first = _counts(findings, comparison, numbers)
+    else:
+        first = _about(findings, comparison, subject, numbers)
+    controls = against_controls(findings, comparison)
+    if subject is None or not controls:
+        return f"{first} {_limits(comparison, numbers)}"
+    return f"{first} {_explanation(findings, subject, controls, numbers)}"
+
+
+def better(findings: Findings, difference: Paired) -> bool:
+    """Whether a difference is to the good."""
+    return (difference.estimate.mean > 0) == findings.higher_is_better
+
+
+def _circumstances(findings: Findings, comparison: Comparison) -> str:
+    parts = [comparison.label, comparison.seeds]
+    if "protocol" in findings.protocol:
+        parts.append(f"protocol {findings.protocol['protocol']}")
+    if findings.budget < 1:
+        parts.append(f"only {100 * findings.budget:g} % of the full training")
+    return ", ".join(part for part in parts if part)
+
+
+def _untested(findings: Findings, comparison: Comparison, numbers: Numbers) -> str:
+    best = comparison.arms[0]
+    mean = f"the best mean is that of {best.name}, {numbers.with_unit(best.estimate.mean)}"
+    if any(arm.difference is not None and arm.difference.constant for arm in comparison.arms):
+        return f"Differences to {findings.baseline} do not vary over seeds and cannot be tested; {mean}."
+    return f"A single seed cannot tell a difference to {findings.baseline} from chance; {mean}."
+
+
+def _stated(comparison: Comparison, arm: Arm, numbers: Numbers) -> str:
+    """Write a difference to the baseline with everything that is known of it."""
+    assert arm.difference is not None  # noqa: S101 - only tested arms come here
+    found = arm.difference.estimate
+    over = f", Holm-corrected over {len(comparison.tested)} arms" if len(comparison.tested) > 1 else ""
+    interval = f"95 % interval {numbers.signed(found.low)} to {numbers.signed(found.high)}"
+    return f"{numbers.difference(found.mean)}, {interval}, {stated_p(arm.p_holm)} by the paired t test{over}"
+
+
+def _about(findings: Findings, comparison: Comparison, arm: Arm, numbers: Numbers) -> str:
+    assert arm.difference is not None  # noqa: S101
+    if arm.apart:
+        how = "better" if better(findings, arm.difference) else "worse"
+        finding = f"{arm.name} is detectably {how} than {findings.baseline} on {findings.metric}"
+    else:
+        finding = f"There is no detectable difference between {arm.name} and {findings.baseline} on {findings.metric}"
+    others = [other for other in comparison.tested if other is not arm]
+    good, bad = _apart(findings, others)
+    rest = f"; of {_arms(len(others))} beside it, {_are(good)} detectably better and {bad} worse" if others else ""
+    return f"{finding} ({_stated(comparison, arm, numbers)}; {_circumstances(findings, comparison)}){rest}."
+
+
+def _counts(findings: Findings, comparison: Comparison, numbers: Numbers) -> str:
+    around, arms = _circumstances(findings, comparison), _arms(len(comparison.tested))
+    good, bad = _apart(findings, comparison.tested)
+    if not good and not bad:
+        level = f"at a corrected level of {ALPHA:g} ({around})"
+        whole = f"of {arms} none differs from {findings.baseline} on {findings.metric} {level}"
+        return f"There is no detectable difference: {whole}."
+    apart = [arm for arm in comparison.tested if arm.apart]
+    furthest = apart[0] if good else apart[-1]
+    stated = _stated(comparison, furthest, numbers)
+    counted = f"Of {arms}, {_are(good)} detectably better than {findings.baseline} on {findings.metric} and {bad} worse"
+    return f"{counted}, {furthest.name} furthest ({stated}; {around})."
+
+
+def _apart(findings: Findings, arms: tuple[Arm, ...] | list[Arm]) -> tuple[int, int]:
+    """How many arms are detectably better than the baseline, and how many worse."""
+    apart = [arm.difference for arm in arms if arm.apart and arm.difference is not None]
+    good = sum(better(findings, difference) for difference in apart)
+    return good, len(apart) - good
+
+
+def _arms(count: int) -> str:
+    return f"{count} arm{'s' * (count != 1)}"
+
+
+def _are(count: int) -> str:
+    return f"{count} {'is' if count == 1 else 'are'}"
+
+
+def _limits(comparison: Comparison, numbers: Numbers) -> str:
+    limits = [numbers.value(arm.detectable) for arm in comparison.arms if math.isfinite(arm.detectable)]
+    if not limits:
+        return "What the design could have detected cannot be said: the differences do not vary."
+    low, high = min(limits, key=float), max(limits, key=float)
+    size = f"{low if low == high else f'{low} to {high} (by arm)'} {numbers.points}".strip()
+    return f"True differences from {size} on would have been detected with 80 % power; smaller ones may be there."
+
+
+def _explanation(findings: Findings, subject: Arm, controls: list[Control], numbers: Numbers) -> str:
+    """Say from which controls the arm differs, and so which of the parts that they lack it needs."""
+    apart = [control for control in controls if control.p_holm < ALPHA]
+    ahead = [control for control in apart if better(findings, control.difference)]
+    behind = [control for control in apart if control not in ahead]
+    alike = [control for control in controls if control not in apart]
+    clauses = [
+        f"{words} {_listed([_control(control, numbers) for control in group], 'and')}"
+        for words, group in (
+            ("detectably better than", ahead),
+            ("detectably worse than", behind),
+            ("not detectably different from", alike),
+        )
+        if group
+    ]
+    conclusion = ""
+    if subject.apart and subject.difference is not None and better(findings, subject.difference):
+        needed = f"its advantage needs {_listed([c.takes_away for c in ahead], 'as well as')}" if ahead else ""
+        idle = f"not detectably {_listed([c.takes_away for c in alike], 'or')}" if alike else ""
+        parts = [needed, idle] if needed else [f"its advantage needs {idle}" if idle else ""]
+        conclusion = ", and ".join(part for part in parts if part)
+    return f"Against its controls, {subject.name} is {', and '.join(clauses)}" + (
+        f": {conclusion}." if conclusion else "."
+    )
+
+
+def _control(control: Control, numbers: Numbers) -> str:
+    found = f"{numbers.difference(control.difference.estimate.mean)}, {stated_p(control.p_holm)}"
+    return f"{control.arm} (which lacks {control.takes_away}: {found})"
+
+
+def _listed(words: list[str], link: str) -> str:
+    """Write `a`, `a and b`, `a, b and c`."""
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} {link} {words[-1]}"
