@@ -32,7 +32,7 @@ LAYERS = (
     {"spec_kinds"},
     {"cli", "engine", "figures", "rundir", "tabular", "tracking"},
     {"few_shot_model"},
-    {"benchmarks", "estimators", "explain", "results", "surgery"},
+    {"benchmarks", "estimators", "explain", "outcomes", "surgery"},
     {"runs"},
     {"run"},
     {"reporting", "spec_command"},
