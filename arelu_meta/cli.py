@@ -19,7 +19,7 @@ from arelu_meta.validation import FLAGS, validated
 
 SpecT = TypeVar("SpecT", bound=Spec)
 _SWITCH: dict[str, Any] = {"action": argparse.BooleanOptionalAction}
-_NOT_FLAGS = {"task", "version", "summary", "kind"}
+_NOT_FLAGS = {"task", "version", "summary", "kind", "tags"}
 
 
 def parse(
