@@ -37,7 +37,7 @@ LAYERS = (
     {"run"},
     {"reporting", "spec_command"},
     {"comparison"},
-    {"__main__", "bench", "classify", "finetune", "maml", "segment", "survey"},
+    {"__main__", "bench", "classify", "compare", "finetune", "maml", "segment", "survey"},
 )
 HEIGHT = {part: height for height, layer in enumerate(LAYERS) for part in layer}
 LIGHT = [
@@ -48,6 +48,10 @@ LIGHT = [
     "catalog",
     "classify",
     "cli",
+    "compare",
+    "comparison.experiment",
+    "comparison.grid",
+    "comparison.job",
     "data",
     "errors",
     "finetune",
