@@ -204,4 +204,4 @@ class Execution(Section):
     data_root: str = ""
     """folder of the published data sets"""
     tags: dict[str, str] = {}
-    """more tags of the MLflow run, such as the comparison it belongs to; no flag"""
+    """more tags of the MLflow run, as key=value"""
