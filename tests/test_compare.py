@@ -6,6 +6,7 @@ import sqlite3
 import subprocess
 import time
 from pathlib import Path
+from random import Random
 
 import pandas as pd
 import pytest
@@ -227,3 +228,53 @@ def test_an_interruption_says_how_to_go_on(new_folder: Path):
     assert out == ""
     assert [status for _, status, _ in tiny.cells(new_folder)] == ["KILLED"]
     assert [status for _, status in tiny.parents(new_folder)] == ["KILLED"]
+
+
+def kill_and_restart(folder: Path, kills: int, *, wait_for_a_run: bool, workers: str) -> int:
+    """Kill the runner with SIGKILL at random moments, start it again, until it ends by itself; gives the kills."""
+    random, done = Random(0), 0  # noqa: S311
+    while True:
+        process = tiny.start(folder, "tiny.toml", "--workers", workers)
+        if done == kills:
+            _, err = process.communicate(timeout=300)
+            assert process.returncode == 0, err
+            return done
+        if wait_for_a_run:
+            end = time.monotonic() + 100
+            while not any(status == "RUNNING" for _, status, _ in tiny.cells(folder)) and time.monotonic() < end:
+                time.sleep(0.1)
+        try:
+            process.wait(random.uniform(0.0, 2.0) if wait_for_a_run else random.uniform(1.0, 30.0))
+        except subprocess.TimeoutExpired:
+            process.kill()
+            done += 1
+        process.communicate(timeout=30)  # ends when the workers have let go of it: they end with the runner
+        if process.returncode == 0:
+            return done
+
+
+def check_every_cell_once(folder: Path, reference: Path) -> None:
+    found = tiny.cells(folder)
+    assert sorted((place["activation"], place["seed"]) for place, _, _ in found) == [
+        ("arelu", 0),
+        ("arelu", 1),
+        ("relu", 0),
+        ("relu", 1),
+    ]
+    assert {status for _, status, _ in found} == {"FINISHED"}
+    assert [status for _, status in tiny.parents(folder)] == ["FINISHED"]
+    assert {parent for _, _, parent in found} == {run for run, _ in tiny.parents(folder)}
+    assert tiny.final_table(folder) == tiny.final_table(reference)
+
+
+def test_a_killed_runner_goes_on(new_folder: Path, sweep: tuple[Path, subprocess.CompletedProcess[str]]):
+    tiny.write(new_folder)
+    assert kill_and_restart(new_folder, 2, wait_for_a_run=True, workers="1") > 0
+    check_every_cell_once(new_folder, sweep[0])
+
+
+@pytest.mark.slow
+def test_a_runner_killed_ten_times_goes_on(new_folder: Path, sweep: tuple[Path, subprocess.CompletedProcess[str]]):
+    tiny.write(new_folder)
+    assert kill_and_restart(new_folder, 10, wait_for_a_run=False, workers="2") > 3
+    check_every_cell_once(new_folder, sweep[0])
