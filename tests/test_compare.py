@@ -197,8 +197,9 @@ def test_trouble_is_retried_once_and_stops_nobody(new_folder: Path):
         f'"{name}"' for name in ("relu", *(f"{TROUBLE}:{k}" for k in ("FailsOnce", "KillsOnce", "AlwaysFails")))
     )
     tiny.write(new_folder, ('["relu", "arelu"]', f"[{arms}]"), ("seeds = [0, 1]", "seeds = [0]"))
-    done = tiny.compare(new_folder, "tiny.toml", "--workers", "2")
+    done = tiny.compare(new_folder, "tiny.toml", "--workers", "2", "--threads", "3")
     assert done.returncode == 1
+    assert (new_folder / "threads").read_text() == "3 3"  # set before torch starts
     assert "FailsOnce seed 0: RuntimeError: the first time is hard; it is tried again" in done.stderr
     assert "KillsOnce seed 0: its worker died; it is tried again" in done.stderr
     assert "AlwaysFails seed 0  failed: RuntimeError: never works" in done.stderr
