@@ -215,43 +215,10 @@ def test_trouble_is_retried_once_and_stops_nobody(new_folder: Path):
     assert [status for _, status in tiny.parents(new_folder)] == ["FAILED"]
 
 
-def test_an_interruption_says_how_to_go_on(new_folder: Path):
-    tiny.write(new_folder, ("iterations = 4", "iterations = 4000"))
-    process = tiny.start(new_folder, "tiny.toml")
+def wait_for_a_run(folder: Path) -> None:
     end = time.monotonic() + 100
-    while not any(status == "RUNNING" for _, status, _ in tiny.cells(new_folder)) and time.monotonic() < end:
-        time.sleep(0.2)
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
-    assert process.returncode == 130, err
-    assert "to go on where it stopped: python -m arelu_meta.compare tiny.toml" in err
-    assert "Traceback" not in err
-    assert out == ""
-    assert [status for _, status, _ in tiny.cells(new_folder)] == ["KILLED"]
-    assert [status for _, status in tiny.parents(new_folder)] == ["KILLED"]
-
-
-def kill_and_restart(folder: Path, kills: int, *, wait_for_a_run: bool, workers: str) -> int:
-    """Kill the runner with SIGKILL at random moments, start it again, until it ends by itself; gives the kills."""
-    random, done = Random(0), 0  # noqa: S311
-    while True:
-        process = tiny.start(folder, "tiny.toml", "--workers", workers)
-        if done == kills:
-            _, err = process.communicate(timeout=300)
-            assert process.returncode == 0, err
-            return done
-        if wait_for_a_run:
-            end = time.monotonic() + 100
-            while not any(status == "RUNNING" for _, status, _ in tiny.cells(folder)) and time.monotonic() < end:
-                time.sleep(0.1)
-        try:
-            process.wait(random.uniform(0.0, 2.0) if wait_for_a_run else random.uniform(1.0, 30.0))
-        except subprocess.TimeoutExpired:
-            process.kill()
-            done += 1
-        process.communicate(timeout=30)  # ends when the workers have let go of it: they end with the runner
-        if process.returncode == 0:
-            return done
+    while not any(status == "RUNNING" for _, status, _ in tiny.cells(folder)) and time.monotonic() < end:
+        time.sleep(0.1)
 
 
 def check_every_cell_once(folder: Path, reference: Path) -> None:
@@ -268,14 +235,48 @@ def check_every_cell_once(folder: Path, reference: Path) -> None:
     assert tiny.final_table(folder) == tiny.final_table(reference)
 
 
-def test_a_killed_runner_goes_on(new_folder: Path, sweep: tuple[Path, subprocess.CompletedProcess[str]]):
+def test_an_interrupted_and_a_killed_runner_go_on(
+    new_folder: Path, sweep: tuple[Path, subprocess.CompletedProcess[str]]
+):
+    """Ctrl-C ends cleanly and says how to go on, SIGKILL cannot; after both, the same command gives the same table."""
     tiny.write(new_folder)
-    assert kill_and_restart(new_folder, 2, wait_for_a_run=True, workers="1") > 0
+    runner = tiny.start(new_folder, "tiny.toml")
+    wait_for_a_run(new_folder)
+    runner.send_signal(signal.SIGINT)
+    out, err = runner.communicate(timeout=60)
+    assert (runner.returncode, out) == (130, ""), err
+    assert "to go on where it stopped: python -m arelu_meta.compare tiny.toml" in err
+    assert "Traceback" not in err
+    assert {status for _, status, _ in tiny.cells(new_folder)} <= {"KILLED", "FINISHED"}
+    assert [status for _, status in tiny.parents(new_folder)] == ["KILLED"]
+    runner = tiny.start(new_folder, "tiny.toml")
+    wait_for_a_run(new_folder)
+    runner.kill()
+    runner.communicate(timeout=30)  # ends when the worker has let go of the pipes: it ends with the runner
+    assert runner.returncode == -signal.SIGKILL
+    assert [status for _, status in tiny.parents(new_folder)] == ["RUNNING"]
+    done = tiny.compare(new_folder, "tiny.toml")
+    assert done.returncode == 0, done.stderr
     check_every_cell_once(new_folder, sweep[0])
 
 
 @pytest.mark.slow
-def test_a_runner_killed_ten_times_goes_on(new_folder: Path, sweep: tuple[Path, subprocess.CompletedProcess[str]]):
-    tiny.write(new_folder)
-    assert kill_and_restart(new_folder, 10, wait_for_a_run=False, workers="2") > 3
-    check_every_cell_once(new_folder, sweep[0])
+def test_a_runner_killed_ten_times_goes_on(new_folder: Path, new_store: Path):
+    """At moments of chance, from the first second on."""
+    tiny.write(new_folder, ("iterations = 4", "iterations = 40"))
+    random, kills = Random(0), 0  # noqa: S311
+    while kills < 10:
+        runner = tiny.start(new_folder, "tiny.toml", "--workers", "2")
+        try:
+            runner.wait(random.uniform(1.0, 40.0))
+        except subprocess.TimeoutExpired:
+            runner.kill()
+        kills += 1
+        runner.communicate(timeout=30)
+    assert tiny.compare(new_folder, "tiny.toml", "--workers", "2").returncode == 0
+    undisturbed = new_folder / "undisturbed"
+    undisturbed.mkdir()
+    shutil.copy(new_store, undisturbed / "mlflow.db")
+    tiny.write(undisturbed, ("iterations = 4", "iterations = 40"))
+    assert tiny.compare(undisturbed, "tiny.toml", "--workers", "2").returncode == 0
+    check_every_cell_once(new_folder, undisturbed)
