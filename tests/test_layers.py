@@ -11,6 +11,7 @@ import pytest
 LAYERS = (
     {"__init__", "errors"},
     {
+        "allocator",
         "catalog",
         "command_line",
         "device",

@@ -3,6 +3,8 @@
 import torch
 from torch import Tensor
 
+from arelu_meta.activations.two_slopes_blocked import TwoSlopes, can_be_blocked
+
 
 def two_slopes(x: Tensor, negative: Tensor | float, positive: Tensor | float) -> Tensor:
     """Multiply by `negative` below zero and by `positive` from zero on; NaN passes through.
@@ -13,8 +15,10 @@ def two_slopes(x: Tensor, negative: Tensor | float, positive: Tensor | float) ->
     >>> two_slopes(torch.tensor([-2.0, 0.0, 2.0]), 0.5, 3.0)
     tensor([-1., 0., 6.])
     """
-    slope = torch.where(x < 0, _like(negative, x), _like(positive, x))
-    return x * slope
+    negative, positive = _like(negative, x), _like(positive, x)
+    if can_be_blocked(x, negative, positive):
+        return TwoSlopes.apply(x, negative, positive)
+    return x * torch.where(x < 0, negative, positive)
 
 
 def _like(slope: Tensor | float, x: Tensor) -> Tensor:

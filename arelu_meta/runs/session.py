@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from arelu_meta import distributed, progress
+from arelu_meta.allocator import keep_freed_memory
 from arelu_meta.data.imageset import ImageSet
 from arelu_meta.data.splits import Split
 from arelu_meta.device import resolve_device
@@ -34,8 +35,9 @@ class Session:
 
 @contextmanager
 def machine(execution: Execution) -> Iterator[torch.device]:
-    """Choose device and threads, and join the other processes where there are any."""
+    """Choose device and threads, settle the allocator, and join the other processes where there are any."""
     device = resolve_device(execution.device)
+    keep_freed_memory()
     if execution.threads:
         torch.set_num_threads(execution.threads)
     with distributed.process_group(device):

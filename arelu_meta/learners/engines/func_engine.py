@@ -1,6 +1,9 @@
 """The `func` engine: torch.func, vectorised over tasks where that is faster."""
 
+import contextlib
+from collections.abc import Callable
 from functools import partial
+from typing import TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -9,9 +12,11 @@ from torch.func import functional_call
 
 from arelu_meta.data.episodes import Episode
 from arelu_meta.errors import InputError
+from arelu_meta.learners.engines.task_convolutions import TaskConvolutions
 from arelu_meta.learners.inner_loop import InnerRule, Parameters, adapt
 from arelu_meta.learners.query import query_logits
 
+Result = TypeVar("Result")
 # On a CPU, vmap turns a convolution with one set of weights per task into a grouped one. With learn2learn = 1 that is
 # 3.4 to 3.9 for layers of 10, 20, 40 channels and 0.5 for layers of 64, where a loop over tasks is as fast as
 # learn2learn.
@@ -36,8 +41,7 @@ class FuncEngine:
         parameters: Parameters = dict(network.named_parameters())
         tensors = episodes.tensors()[:3]
         if self._vectorised(network):
-            # Random slopes (RReLU) must differ between tasks, as they would in a loop.
-            return torch.vmap(task, in_dims=(None, 0, 0, 0), randomness="different")(parameters, *tensors)
+            return _over_tasks(task, parameters, *tensors)
         return torch.stack(
             [task(parameters, *(tensor[number] for tensor in tensors)) for number in range(len(episodes))]
         )
@@ -51,7 +55,7 @@ class FuncEngine:
         parameters: Parameters = dict(network.named_parameters())
         inputs = (episodes.support_x, episodes.support_y)
         if self._vectorised(network):
-            return torch.vmap(task, in_dims=(None, 0, 0), randomness="different")(parameters, *inputs)
+            return _over_tasks(task, parameters, *inputs)
         tasks = [task(parameters, *(tensor[number] for tensor in inputs)) for number in range(len(episodes))]
         return {name: torch.stack([adapted[name] for adapted in tasks]) for name in parameters}
 
@@ -72,6 +76,21 @@ class FuncEngine:
         on_cpu = next(network.parameters()).device.type == "cpu"
         widest = max((m.out_channels for m in network.modules() if isinstance(m, nn.Conv2d)), default=0)
         return not on_cpu or widest <= WIDEST_VECTORISED_ON_CPU
+
+
+def _over_tasks(task: Callable[..., Result], parameters: Parameters, support_x: Tensor, *others: Tensor) -> Result:
+    """Run all tasks at once; on a CPU their convolutions are matrix products."""
+    on_cpu = support_x.device.type == "cpu"
+    with TaskConvolutions() if on_cpu else contextlib.nullcontext() as convolutions:
+
+        def kept(parameters: Parameters, support_x: Tensor, *others: Tensor) -> Result:
+            if convolutions is not None:
+                convolutions.keep(support_x)
+            return task(parameters, support_x, *others)
+
+        # Random slopes (RReLU) must differ between tasks, as they would in a loop.
+        in_dims = (None, 0, *(0 for _ in others))
+        return torch.vmap(kept, in_dims=in_dims, randomness="different")(parameters, support_x, *others)
 
 
 def _forward(network: nn.Module, parameters: Parameters, x: Tensor) -> Tensor:

@@ -1,0 +1,97 @@
+"""`two_slopes` on large feature maps in a CPU's memory, a block at a time.
+
+The formula has a handful of passes over the feature map where ReLU has one, and on a CPU a pass costs what its memory
+traffic costs. Done block by block, all passes but the first find the block in the cache. Only x is kept for the
+backward pass.
+"""
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import Function
+
+BLOCK = 2**17  # numbers: half a megabyte, two to four of which fit a core's cache
+WORTHWHILE = 2**15  # below, the whole feature map is in the cache anyway
+
+
+def can_be_blocked(x: Tensor, negative: Tensor, positive: Tensor) -> bool:
+    """Tell whether this is the case at hand: large, plain, dense, on a CPU, one positive slope of each kind."""
+    return (
+        x.device.type == "cpu"
+        and x.dtype in (torch.float32, torch.float64)
+        and x.numel() >= WORTHWHILE
+        and negative.dim() == positive.dim() == 0
+        and not torch.compiler.is_compiling()  # the compiler fuses the formula
+        and not torch._C._are_functorch_transforms_active()  # slopes may be one per task
+        and _dense(x)
+        and positive.item() > 0
+    )
+
+
+class TwoSlopes(Function):
+    """x times its slope. The gradient at zero is the positive slope, as in the formula."""
+
+    @staticmethod
+    def forward(x: Tensor, negative: Tensor, positive: Tensor) -> Tensor:
+        """Compute positive * leaky_relu(x, negative / positive)."""
+        slope, scale = (negative / positive).item(), positive.item()
+        out = torch.empty_like(x)
+        for part, result in zip(_blocks(x), _blocks(out), strict=True):
+            torch._C._nn.leaky_relu(part, slope, out=result).mul_(scale)
+        return out
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor, Tensor], _output: Tensor) -> None:
+        """Keep x; the slopes are two numbers."""
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+        """Give the gradients of x and of both slopes; by the formula where they are to be differentiated again."""
+        x, negative, positive = ctx.saved_tensors
+        if torch.is_grad_enabled():
+            return _gradients(x, negative, positive, gradient)
+        in_order = gradient if gradient.stride() == x.stride() else torch.empty_like(x).copy_(gradient)
+        return _blocked_gradients(x, negative, positive, in_order)
+
+
+def _gradients(x: Tensor, negative: Tensor, positive: Tensor, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Give the gradients in operations that autograd differentiates in turn."""
+    below = x < 0
+    zero = torch.zeros((), dtype=x.dtype)
+    moved = gradient * x
+    to_negative, to_positive = torch.where(below, moved, zero).sum(), torch.where(below, zero, moved).sum()
+    return gradient * torch.where(below, negative, positive), to_negative, to_positive
+
+
+def _blocked_gradients(
+    x: Tensor, negative: Tensor, positive: Tensor, gradient: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    slope, scale = (negative / positive).item(), positive.item()
+    tiny = torch.finfo(x.dtype).smallest_normal * torch.finfo(x.dtype).eps  # lifts zero, and zero alone, above zero
+    to_x = torch.empty_like(x)
+    room = x.new_empty(min(BLOCK, x.numel()))
+    below, total = [], []
+    for part, up, down in zip(_blocks(x), _blocks(gradient), _blocks(to_x), strict=True):
+        space = room[: len(part)]
+        below.append(torch.dot(torch.clamp(part, max=0, out=space), up))
+        total.append(torch.dot(part, up))
+        torch.add(part, tiny, out=space)
+        torch.ops.aten.leaky_relu_backward.grad_input(up, space, slope, False, grad_input=down)
+        down.mul_(scale)
+    to_negative, to_both = torch.stack(below).sum(), torch.stack(total).sum()
+    if not math.isfinite(to_both.item()):  # an infinite x spoils only its own side
+        return _gradients(x, negative, positive, gradient)
+    return to_x, to_negative, to_both - to_negative
+
+
+def _dense(x: Tensor) -> bool:
+    """Tell whether the numbers lie in memory without gap or overlap, channels first or last."""
+    return x.is_contiguous() or (x.dim() == 4 and x.is_contiguous(memory_format=torch.channels_last))
+
+
+def _blocks(x: Tensor) -> tuple[Tensor, ...]:
+    """Cut into blocks in the order of memory."""
+    return x.as_strided((x.numel(),), (1,)).split(BLOCK)

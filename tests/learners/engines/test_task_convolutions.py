@@ -1,0 +1,85 @@
+"""Convolutions as matrix products, against torch's own looped over tasks."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from arelu_meta.learners.engines.task_convolutions import Overlap, Patches, TaskConvolutions
+
+TASKS, IMAGES = 3, 4
+CALLS = [
+    {},
+    {"padding": 1},
+    {"padding": (2, 0)},
+    {"padding": [1]},
+    {"stride": 2},
+    {"dilation": 2},
+    {"padding": "same"},
+]
+
+
+def drawn(*shape):
+    return torch.randn(*shape, dtype=torch.float64, requires_grad=True)
+
+
+@pytest.mark.parametrize("kernel", [(1, 1), (3, 3), (5, 2)])
+@pytest.mark.parametrize("options", CALLS, ids=str)
+@pytest.mark.parametrize("biased", [True, False])
+def test_equals_torch_task_by_task(kernel, options, biased):
+    torch.manual_seed(0)
+    x, weight, bias = drawn(TASKS, IMAGES, 2, 10, 9), drawn(TASKS, 3, 2, *kernel), drawn(TASKS, 3) if biased else None
+    others = () if bias is None else (bias,)
+
+    def convolve(image, kernels, *bias):
+        return F.conv2d(image, kernels, *bias, **options)
+
+    with TaskConvolutions():
+        ours = torch.vmap(convolve)(x, weight, *others)
+    theirs = torch.stack([convolve(*task) for task in zip(x, weight, *others, strict=True)])
+    torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-12)
+    inputs = (x, weight, *others)
+    given = torch.randn_like(theirs)
+    for one, other in zip(
+        torch.autograd.grad((ours**2 * given).sum(), inputs, create_graph=True),
+        torch.autograd.grad((theirs**2 * given).sum(), inputs, create_graph=True),
+        strict=True,
+    ):
+        torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-10)
+        again = [torch.autograd.grad(side.square().sum(), inputs, retain_graph=True) for side in (one, other)]
+        for second, wanted in zip(*again, strict=True):
+            torch.testing.assert_close(second, wanted, rtol=1e-9, atol=1e-9)
+
+
+def test_groups_and_single_images_pass_untouched():
+    x, weight = torch.randn(2, 4, 6, 6), torch.randn(4, 2, 3, 3)
+    with TaskConvolutions():
+        assert torch.equal(F.conv2d(x, weight, groups=2), torch.conv2d(x, weight, groups=2))
+        assert F.conv2d(x[0], torch.randn(5, 4, 3, 3)).shape == (5, 4, 4)
+        assert torch.equal(F.relu(x), x.clamp(min=0))
+
+
+def test_overlap_is_the_transpose_of_patches():
+    """<Patches x, w> = <x, Overlap w> for any x and w."""
+    x, windows = torch.randn(2, 6, 7, 3, dtype=torch.float64), torch.randn(2, 4, 6, 3, 2, 3, dtype=torch.float64)
+    left, right = (Patches.apply(x, 3, 2) * windows).sum(), (x * Overlap.apply(windows, 3, 2)).sum()
+    torch.testing.assert_close(left, right)
+
+
+def test_a_window_by_hand():
+    x = torch.arange(9.0).view(3, 3, 1)
+    assert Patches.apply(x, 2, 2)[1, 0].flatten().tolist() == [3, 4, 6, 7]
+    assert Overlap.apply(torch.ones(2, 2, 2, 2, 1), 2, 2).flatten().tolist() == [1, 2, 1, 2, 4, 2, 1, 2, 1]
+
+
+def test_kept_images_are_cut_once_per_kernel(monkeypatch):
+    calls = []
+    original = Patches.forward
+    monkeypatch.setattr(Patches, "forward", staticmethod(lambda *args: calls.append(args[1:]) or original(*args)))
+    x, other = torch.randn(2, 1, 6, 6), torch.randn(2, 1, 6, 6)
+    with TaskConvolutions() as convolutions:
+        convolutions.keep(x)
+        for _ in range(3):
+            F.conv2d(x, torch.randn(4, 1, 3, 3))
+            F.conv2d(x, torch.randn(4, 1, 5, 5))
+            F.conv2d(other, torch.randn(4, 1, 3, 3))
+    assert sorted(calls) == sorted([(3, 3), (5, 5), *[(3, 3)] * 3])
