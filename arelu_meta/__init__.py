@@ -3,4 +3,14 @@
 Importing the package loads neither torch nor mlflow; its parts do when they are used.
 """
 
+import importlib
+from typing import Any
+
 __version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> Any:
+    """`arelu_meta.results("maml_digits")`: the finished runs of a comparison as a pandas table."""
+    if name == "results":
+        return importlib.import_module("arelu_meta.comparison.results").results
+    raise AttributeError(f"module 'arelu_meta' has no attribute {name!r}")

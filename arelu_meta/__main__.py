@@ -14,6 +14,7 @@ COMMANDS = {
     "arelu_meta.finetune": "pre-train on a source set, fine-tune on a target",
     "arelu_meta.classify": "train and test a classifier",
     "arelu_meta.segment": "train and test a U-Net on image and mask pairs",
+    "arelu_meta.compare": "run or resume every cell of an experiment, then report",
     "arelu_meta.data": "list image sets, show one",
     "arelu_meta.bench": "speed and memory beside the peers",
     "arelu_meta.survey": "tell which torchvision and timm networks activation surgery takes",

@@ -49,7 +49,12 @@ def parse(
         raise InputError(f"unknown flag {rest[0]!r}; {suggestion(rest[0], known)}")
     flags = {name: value for name, value in vars(given).items() if value is not None and name != "task"}
     spec = validated(spec_class, _replace(spec_class, values, flags), FLAGS)
-    execution = {name: flags[name] for name in Execution.model_fields if name in flags}
+    fields = Execution.model_fields
+    execution = {
+        name: _words(flags[name]) if _is_mapping(field) else flags[name]
+        for name, field in fields.items()
+        if name in flags
+    }
     return spec, validated(Execution, execution, FLAGS)
 
 
@@ -113,12 +118,17 @@ def _is_mapping(field: FieldInfo) -> bool:
 
 def _plain(value: list[str]) -> dict[str, Any]:
     """Turn KEY=VALUE words into a mapping with numbers and truth values where they look like it."""
-    options: dict[str, Any] = {}
+    return {key: _literal(text) for key, text in _words(value).items()}
+
+
+def _words(value: list[str]) -> dict[str, str]:
+    """Turn KEY=VALUE words into a mapping."""
+    options: dict[str, str] = {}
     for word in value:
         key, equals, text = word.partition("=")
         if not equals:
             raise InputError(f"{word!r} is not of the form KEY=VALUE")
-        options[key] = _literal(text)
+        options[key] = text
     return options
 
 

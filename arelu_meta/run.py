@@ -4,10 +4,10 @@ from typing import TypeAlias, overload
 
 from arelu_meta import progress
 from arelu_meta.errors import InputError
-from arelu_meta.results.classify import ClassifyResult
-from arelu_meta.results.few_shot import FewShotResult
-from arelu_meta.results.segment import SegmentResult
-from arelu_meta.results.transfer import TransferResult
+from arelu_meta.outcomes.classify import ClassifyResult
+from arelu_meta.outcomes.few_shot import FewShotResult
+from arelu_meta.outcomes.segment import SegmentResult
+from arelu_meta.outcomes.transfer import TransferResult
 from arelu_meta.runs.classify import run_classify
 from arelu_meta.runs.few_shot import run_few_shot
 from arelu_meta.runs.segment import run_segment

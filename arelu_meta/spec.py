@@ -203,3 +203,5 @@ class Execution(Section):
     """MLflow experiment that takes the run"""
     data_root: str = ""
     """folder of the published data sets"""
+    tags: dict[str, str] = {}
+    """more tags of the MLflow run, as key=value"""

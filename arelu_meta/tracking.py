@@ -196,7 +196,12 @@ def few_shot_data(folder: Path) -> Path:
 
 def check_store(experiment: str) -> None:
     """Make sure that the store can be written, before anything else is."""
-    _open_store(os.environ.get("MLFLOW_TRACKING_URI") or DEFAULT_URI, experiment)
+    open_store(experiment)
+
+
+def open_store(experiment: str) -> tuple[MlflowClient, str]:
+    """Connect to the store of this environment and give the id of the experiment in it, made where it is missing."""
+    return _open_store(os.environ.get("MLFLOW_TRACKING_URI") or DEFAULT_URI, experiment)
 
 
 @contextmanager

@@ -46,6 +46,12 @@ def test_options_are_read_as_numbers_and_truth_values():
     assert type(spec.network.backbone_options["filters"]) is int
 
 
+def test_tags_stay_words():
+    assert parse("--tags", "team=vision", "batch=007")[1].tags == {"team": "vision", "batch": "007"}
+    with pytest.raises(InputError, match="'vision' is not of the form KEY=VALUE"):
+        parse("--tags", "vision")
+
+
 def test_a_task_of_ones_own(tmp_path: Path):
     path = tmp_path / "mine.toml"
     path.write_text('[data]\ndataset = "digits"\n[episode]\nways = 3\nshots = 2\n')

@@ -34,12 +34,12 @@ LAYERS = (
     {"spec_kinds"},
     {"cli", "engine", "figures", "rundir", "tabular", "tracking"},
     {"few_shot_model"},
-    {"benchmarks", "estimators", "explain", "results", "surgery"},
+    {"benchmarks", "estimators", "explain", "outcomes", "surgery"},
     {"runs"},
     {"run"},
     {"reporting", "spec_command"},
     {"comparison"},
-    {"__main__", "bench", "classify", "finetune", "maml", "segment", "survey"},
+    {"__main__", "bench", "classify", "compare", "finetune", "maml", "segment", "survey"},
 )
 HEIGHT = {part: height for height, layer in enumerate(LAYERS) for part in layer}
 LIGHT = [
@@ -50,6 +50,10 @@ LIGHT = [
     "catalog",
     "classify",
     "cli",
+    "compare",
+    "comparison.experiment",
+    "comparison.grid",
+    "comparison.job",
     "data",
     "errors",
     "finetune",

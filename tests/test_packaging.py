@@ -71,9 +71,10 @@ def test_every_source_file_is_inside(unpacked: Path, root: Path):
 
 
 def test_declarative_files_are_inside(unpacked: Path, root: Path):
-    for folder in ("tasks", "experiments"):
-        expected = {path.name: path.read_text() for path in (root / folder).glob("*.toml")}
-        found = {path.name: path.read_text() for path in (unpacked / "arelu_meta" / folder).glob("*.toml")}
+    for folder, pattern in (("tasks", "*.toml"), ("experiments", "*.toml"), ("experiments/published", "*.csv")):
+        expected = {path.name: path.read_text() for path in (root / folder).glob(pattern)}
+        found = {path.name: path.read_text() for path in (unpacked / "arelu_meta" / folder).glob(pattern)}
+        assert expected
         assert found == expected
 
 

@@ -14,7 +14,7 @@ from arelu_meta.data.splits import PARTS, Split
 from arelu_meta.engine.fitting import Fitted, accuracy_on, as_plain, cross_entropy, fit, from_plain
 from arelu_meta.engine.supervised import Epoch, SupervisedTrainer, predict
 from arelu_meta.figures import activation_curves, confusion_figure, training_curve
-from arelu_meta.results.classify import ClassifyResult
+from arelu_meta.outcomes.classify import ClassifyResult
 from arelu_meta.runs.session import Session, machine, session
 from arelu_meta.runs.split import load_split
 from arelu_meta.seeding import generator, global_stream

@@ -24,7 +24,7 @@ from arelu_meta.errors import InputError
 from arelu_meta.few_shot_model import FewShotModel, build_learner
 from arelu_meta.figures import activation_curves, training_curve
 from arelu_meta.learners.learner import Learner
-from arelu_meta.results.few_shot import FewShotResult
+from arelu_meta.outcomes.few_shot import FewShotResult
 from arelu_meta.runs.session import Session, machine, session
 from arelu_meta.runs.split import EVALUATION_SEED, load_split
 from arelu_meta.seeding import generator, global_stream

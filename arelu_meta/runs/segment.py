@@ -15,7 +15,7 @@ from arelu_meta.engine.supervised import Epoch, SupervisedTrainer, predict
 from arelu_meta.errors import InputError
 from arelu_meta.figures import activation_curves, overlay_figure, training_curve
 from arelu_meta.metrics import volume_dice
-from arelu_meta.results.segment import SegmentResult
+from arelu_meta.outcomes.segment import SegmentResult
 from arelu_meta.runs.session import Session, machine, session
 from arelu_meta.runs.split import load_split
 from arelu_meta.seeding import generator, global_stream

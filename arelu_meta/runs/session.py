@@ -72,6 +72,7 @@ def session(
         "protocol": str(spec.flat()["protocol"]),
         "processes": str(distributed.world_size()),
         "data_verified": str(all(images.provenance.verified for images in datasets.values())),
+        **execution.tags,
     }
     resumed = checkpoint["run_id"] if checkpoint else None
     with track(spec, experiment=execution.experiment, name=name, tags=tags, resumed_run=resumed) as tracker:

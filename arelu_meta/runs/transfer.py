@@ -16,7 +16,7 @@ from arelu_meta.engine.supervised import SupervisedTrainer, predict
 from arelu_meta.errors import InputError
 from arelu_meta.figures import activation_curves, training_curve
 from arelu_meta.metrics import accuracy
-from arelu_meta.results.transfer import TransferResult
+from arelu_meta.outcomes.transfer import TransferResult
 from arelu_meta.runs.classify import build_classifier, make_trainer
 from arelu_meta.runs.session import Session, machine, session
 from arelu_meta.runs.split import EVALUATION_SEED, without_statistics

@@ -24,7 +24,7 @@ from arelu_meta.data.imageset import ImageSet
 from arelu_meta.errors import InputError, RunError
 from arelu_meta.few_shot_model import build_learner
 from arelu_meta.learners.gradient import GradientLearner
-from arelu_meta.results.few_shot import FewShotResult
+from arelu_meta.outcomes.few_shot import FewShotResult
 from arelu_meta.run import run
 from arelu_meta.spec import Execution
 

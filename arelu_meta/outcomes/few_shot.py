@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from torch import nn
 
-from arelu_meta.results.text import HELD_OUT, UNVERIFIED, block, where_to_look
+from arelu_meta.outcomes.text import HELD_OUT, UNVERIFIED, block, where_to_look
 from arelu_meta.spec import FewShotSpec
 from arelu_meta.statistics import Estimate, mean_interval
 

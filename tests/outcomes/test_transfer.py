@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 from torch import nn
 
-from arelu_meta.results.transfer import TransferResult
+from arelu_meta.outcomes.transfer import TransferResult
 from tests.supervised_runs import transfer_spec
 from tests.tiny_images import DIGITS, NEGATIVE
 

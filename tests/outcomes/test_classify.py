@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from torch import nn
 
-from arelu_meta.results.classify import ClassifyResult
+from arelu_meta.outcomes.classify import ClassifyResult
 from tests.supervised_runs import classify_spec
 
 LABELS = np.array([0, 0, 1, 1, 2, 2, 2, 2])

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from torch import nn
 
-from arelu_meta.results.few_shot import FewShotResult
+from arelu_meta.outcomes.few_shot import FewShotResult
 
 EPISODES = np.array([[0.2, 0.4, 0.6], [0.2, 0.4, 0.6], [0.2, 0.6, 0.8], [0.2, 0.6, 0.8]])
 

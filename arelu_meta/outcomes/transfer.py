@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from arelu_meta.results.text import UNVERIFIED, block, where_to_look
+from arelu_meta.outcomes.text import UNVERIFIED, block, where_to_look
 from arelu_meta.spec_supervised import TransferSpec
 from arelu_meta.statistics import Estimate, proportion_interval
 

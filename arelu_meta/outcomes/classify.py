@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from arelu_meta.metrics import confusion_matrix, top_k_accuracy
-from arelu_meta.results.text import HELD_OUT, UNVERIFIED, block, where_to_look
+from arelu_meta.outcomes.text import HELD_OUT, UNVERIFIED, block, where_to_look
 from arelu_meta.spec_supervised import ClassifySpec
 from arelu_meta.statistics import Estimate, mean_interval
 from arelu_meta.tables import text_table

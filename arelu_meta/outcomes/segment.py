@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from torch import nn
 
-from arelu_meta.results.text import HELD_OUT, UNVERIFIED, block, where_to_look
+from arelu_meta.outcomes.text import HELD_OUT, UNVERIFIED, block, where_to_look
 from arelu_meta.spec_supervised import SegmentSpec
 from arelu_meta.tables import text_table
 

@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 from torch import nn
 
-from arelu_meta.results.segment import SegmentResult
+from arelu_meta.outcomes.segment import SegmentResult
 from tests.supervised_runs import segment_spec
 
 

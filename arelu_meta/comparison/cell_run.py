@@ -1,0 +1,66 @@
+"""Run one cell so that it ends up in the store exactly once, whatever happened to it before."""
+
+import time
+
+from filelock import FileLock
+from mlflow import MlflowClient
+from mlflow.entities import Run
+
+from arelu_meta import progress
+from arelu_meta.comparison.grid import Cell
+from arelu_meta.comparison.job import Job, Outcome
+from arelu_meta.errors import InputError
+from arelu_meta.run import run
+from arelu_meta.rundir import RunFolder
+from arelu_meta.tracking import open_store
+
+SECONDS = "comparison.seconds"
+
+
+def run_cell(job: Job, bar: progress.Bar = progress.silent) -> Outcome:
+    """Run a cell, go on with it, or find it finished; an error becomes the reason of the outcome.
+
+    The lock is for the worker of a killed runner, which may still be at it for a moment.
+    """
+    start = time.monotonic()
+    try:
+        folder = RunFolder(job.cell.spec)
+        folder.create()
+        with FileLock(folder.path / "lock"):
+            return _run_locked(job, folder, bar, start)
+    except Exception as error:
+        lines = str(error).strip().splitlines()
+        reason = lines[0] if isinstance(error, InputError) else f"{type(error).__name__}: {lines[0] if lines else ''}"
+        return Outcome(job.cell, reason=reason, final=isinstance(error, InputError), seconds=time.monotonic() - start)
+
+
+def _run_locked(job: Job, folder: RunFolder, bar: progress.Bar, start: float) -> Outcome:
+    client, experiment_id = open_store(job.execution.experiment)
+    earlier = runs_of(client, experiment_id, job.cell)
+    finished = [found for found in earlier if found.info.status == "FINISHED"]
+    if finished:
+        return Outcome(job.cell, run_id=finished[0].info.run_id)
+    resumed = _resumed_run(folder, earlier)
+    for found in earlier:
+        if found.info.run_id != resumed:
+            client.delete_run(found.info.run_id)  # cut off before its first checkpoint: nothing of it can be used
+    execution = job.execution.model_copy(update={"resume": resumed is not None})
+    result = run(job.cell.spec, execution, bar=bar)
+    seconds = time.monotonic() - start
+    client.set_tag(result.run_id, SECONDS, f"{seconds:.3f}")
+    return Outcome(job.cell, run_id=result.run_id, seconds=seconds)
+
+
+def runs_of(client: MlflowClient, experiment_id: str, cell: Cell) -> list[Run]:
+    """Find the runs of a cell in the store, whatever became of them."""
+    return list(client.search_runs([experiment_id], f"tags.spec_hash = '{cell.spec.identity}'"))
+
+
+def _resumed_run(folder: RunFolder, earlier: list[Run]) -> str | None:
+    """Give the run that the checkpoint belongs to, if it is one of this comparison's."""
+    try:
+        checkpoint = folder.load()
+    except InputError:
+        return None
+    run_id = str(checkpoint["run_id"]) if checkpoint else None
+    return run_id if run_id in {found.info.run_id for found in earlier} else None

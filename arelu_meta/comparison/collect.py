@@ -1,0 +1,151 @@
+"""Collect what the runs of a comparison left in the store into `Findings`."""
+
+import io
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
+from typing import Any
+
+import mlflow
+import numpy as np
+import pandas as pd
+from mlflow.entities import Run
+from mlflow.exceptions import MlflowException
+
+from arelu_meta.comparison.budget import scaled_metric
+from arelu_meta.comparison.cell_run import SECONDS
+from arelu_meta.comparison.experiment import Experiment
+from arelu_meta.comparison.measures import is_share
+from arelu_meta.comparison.record import Record, place
+from arelu_meta.reporting.findings import Findings
+
+HIDDEN, VALIDATION = ("activation/", "system/"), "validation/"
+EPISODES = "test_episodes.csv"
+FACTS = {
+    "protocol": "protocol",
+    "held out": "held_out",
+    "transductive": "transductive",
+    "data digest": "data_digest",
+    "data verified": "data_verified",
+    "split digest": "split_digest",
+    "device": "device",
+    "arelu_meta": "arelu_meta",
+    "torch": "torch",
+    "python": "python",
+    "git commit": "git_commit",
+}
+
+
+def collect(
+    experiment: Experiment,
+    record: Record,
+    *,
+    published: Sequence[Mapping[str, str]] = (),
+    missing: Iterable[str] = (),
+    budget: float = 1.0,
+    share: float = 1.0,
+    command: str = "",
+) -> Findings:
+    """Read all finished cells; shares become per cent, as published figures are."""
+    report = experiment.report
+    metric = scaled_metric(report.metric, budget)
+    runs = record.finished_cells()
+    table = runs_table(record, runs)
+    return Findings(
+        name=experiment.experiment,
+        title=experiment.title,
+        question=experiment.question,
+        runs=table,
+        axes=tuple(experiment.axes),
+        arm=report.arm,
+        baseline=report.baseline,
+        metric=metric,
+        validation_metric=report.validation_metric,
+        higher_is_better=report.higher_is_better,
+        controls=report.controls,
+        published=_published(published),
+        curves=_curves(record, runs, tuple(experiment.axes), report.curves),
+        episodes=_episodes(runs),
+        missing=tuple(missing),
+        budget=share,
+        protocol={"task": experiment.task, **_facts(runs), "command": command},
+        **_unit(metric),
+    )
+
+
+def _unit(metric: str) -> dict[str, Any]:
+    """The unit that values of the metric are written with, where reports have a place for it."""
+    return {"unit": "%"} if is_share(metric) and "unit" in {field.name for field in fields(Findings)} else {}
+
+
+def runs_table(record: Record, runs: Sequence[Run]) -> pd.DataFrame:
+    """One row per run: axes, seed, metrics at their last step, run_id, seconds.
+
+    Of a validation metric the best is taken: the parameters tested are those that validated best, and a setting may be
+    chosen by their score.
+    """
+    if not runs:
+        return pd.DataFrame()
+    rows: list[dict[str, Any]] = []
+    for run in runs:
+        last = {key: value for key, value in run.data.metrics.items() if not key.startswith(HIDDEN)}
+        best = {key: max(_history(record, run, key).values()) for key in last if key.startswith(VALIDATION)}
+        values = {key: 100 * value if is_share(key) else value for key, value in {**last, **best}.items()}
+        rows.append({**place(run), **values, "run_id": run.info.run_id, "seconds": _seconds(run)})
+    ends = [*place(runs[0])], ["run_id", "seconds"]
+    metrics = sorted({name for row in rows for name in row}.difference(*ends))
+    return pd.DataFrame(rows, columns=[*ends[0], *metrics, *ends[1]])
+
+
+def _seconds(run: Run) -> float:
+    """Time of the last try; for a run whose worker died after finishing it, from its start to its end."""
+    if SECONDS in run.data.tags:
+        return float(run.data.tags[SECONDS])
+    return (run.info.end_time - run.info.start_time) / 1000
+
+
+def _history(record: Record, run: Run, metric: str) -> dict[int, float]:
+    """Value by step; of a step that a resumed run repeated, the last."""
+    entries = record.client.get_metric_history(run.info.run_id, metric)
+    return {entry.step: entry.value for entry in sorted(entries, key=lambda entry: (entry.step, entry.timestamp))}
+
+
+def _curves(record: Record, runs: Sequence[Run], axes: Sequence[str], metrics: Sequence[str]) -> pd.DataFrame | None:
+    rows = [
+        {**place(run), "metric": metric, "step": step, "value": 100 * value if is_share(metric) else value}
+        for run in runs
+        for metric in metrics
+        for step, value in _history(record, run, metric).items()
+    ]
+    return pd.DataFrame(rows, columns=[*axes, "seed", "metric", "step", "value"]) if rows else None
+
+
+def _episodes(runs: Sequence[Run]) -> dict[str, np.ndarray]:
+    """Accuracy in per cent of every test episode after every inner step, for runs that have episodes."""
+    found: dict[str, np.ndarray] = {}
+    for run in runs:
+        if run.data.params.get("kind", run.data.tags.get("kind")) != "few_shot":
+            continue
+        try:
+            text = mlflow.artifacts.load_text(f"runs:/{run.info.run_id}/{EPISODES}")
+        except (MlflowException, OSError):
+            continue  # the store's own files were moved; the metrics are still there
+        found[run.info.run_id] = 100 * pd.read_csv(io.StringIO(text)).iloc[:, 1:].to_numpy()
+    return found
+
+
+def _facts(runs: Sequence[Run]) -> dict[str, str]:
+    """What the runs say of themselves; where they differ, all of it."""
+    facts: dict[str, str] = {}
+    for label, tag in FACTS.items():
+        values = sorted({run.data.tags[tag] for run in runs if tag in run.data.tags})
+        if values:
+            facts[label] = "; ".join(values)
+    return facts
+
+
+def _published(rows: Sequence[Mapping[str, str]]) -> pd.DataFrame | None:
+    if not rows:
+        return None
+    table = pd.DataFrame(rows)
+    table["value"] = pd.to_numeric(table["value"])
+    return table

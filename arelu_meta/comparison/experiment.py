@@ -1,0 +1,125 @@
+"""`Experiment`: what an experiment file says, frozen and strict. Nothing here imports torch.
+
+A base task, settings that replace some of its values, a grid of axes, seeds, and how the outcome is judged.
+"""
+
+import csv
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from arelu_meta import catalog
+from arelu_meta.comparison.selection import Value, read_seeds, written
+from arelu_meta.errors import InputError, unknown
+from arelu_meta.spec import Section
+from arelu_meta.validation import validated
+
+PUBLISHED_COLUMNS = {"metric", "value", "protocol", "source"}
+
+
+def _flat(tree: Any, path: str = "") -> dict[str, Any]:
+    """Nested tables to dotted names: what is no table is a leaf."""
+    if not isinstance(tree, dict):
+        return {path: tree}
+    return {key: leaf for name, part in tree.items() for key, leaf in _flat(part, f"{path}.{name}".strip(".")).items()}
+
+
+Dotted = BeforeValidator(_flat)
+Seeds = Annotated[
+    tuple[Annotated[int, Field(ge=0)], ...],
+    Field(min_length=1),
+    BeforeValidator(lambda value: read_seeds(value) if isinstance(value, str) else value),
+]
+Levels = Annotated[tuple[Value, ...], Field(min_length=1)]
+
+
+class ReportSection(Section):
+    """How the runs are judged."""
+
+    arm: str = "activation"
+    """axis whose values are compared"""
+    baseline: str = "relu"
+    """value of the arm that all others are tested against"""
+    metric: str = "test/accuracy"
+    """metric judged first"""
+    validation_metric: str | None = None
+    """metric that may choose among settings, such as learning rates"""
+    higher_is_better: bool = True
+    """whether more of the metric is better"""
+    curves: tuple[str, ...] = ()
+    """metrics drawn over their steps"""
+    controls: dict[str, str] = Field(default_factory=dict)
+    """arms that explain another, with what each takes away"""
+    published: tuple[str, ...] = ()
+    """tables of published figures, in the folder published/ beside the file"""
+
+
+class Experiment(Section):
+    """A comparison: every value of every axis, with every seed, is one cell."""
+
+    experiment: str
+    summary: str
+    title: str
+    question: str
+    task: str
+    """base task, by name or path"""
+    seeds: Seeds
+    """seeds of every cell"""
+    settings: Annotated[dict[str, Any], Dotted] = Field(default_factory=dict)
+    """values that replace the task's, by dotted name"""
+    grid: Annotated[dict[str, Levels], Dotted]
+    """axes by dotted name, each with its values"""
+    report: ReportSection = ReportSection()
+
+    @property
+    def axes(self) -> dict[str, tuple[Value, ...]]:
+        """Values by the last part of the axis's name, as reports call it."""
+        return {name.rpartition(".")[2]: values for name, values in self.grid.items()}
+
+    @model_validator(mode="after")
+    def _consistent(self) -> "Experiment":
+        if not self.grid:
+            raise InputError("the grid has no axis; give one, such as network.activation = ['relu', 'arelu']")
+        if len(self.axes) < len(self.grid):
+            raise InputError(f"two axes of the grid end in one name: {', '.join(self.grid)}")
+        for name in self.grid:
+            if name.rpartition(".")[2] == "seed":
+                raise InputError("seed is no axis; list seeds under `seeds`")
+            if name in self.settings:
+                raise InputError(f"{name} is an axis of the grid and a setting; leave one out")
+        if len(set(self.seeds)) < len(self.seeds):
+            raise InputError(f"seeds {list(self.seeds)} name a seed twice")
+        report = self.report
+        if report.arm not in self.axes:
+            raise unknown("arm", report.arm, self.axes)
+        arms = [written(value) for value in self.axes[report.arm]]
+        for role, names in (("baseline", [report.baseline]), ("control", [*report.controls])):
+            for name in names:
+                if name not in arms:
+                    raise unknown(f"{role} of the report", name, arms)
+        return self
+
+
+def read_experiment(name_or_path: str) -> Experiment:
+    """Read an experiment file by name or path."""
+    path = catalog.find("experiment", name_or_path)
+    return validated(Experiment, catalog.read("experiment", name_or_path), str(path))
+
+
+def read_published(experiment: Experiment, name_or_path: str) -> list[dict[str, str]]:
+    """Read the published figures that stand beside the grid: the axes, metric, value, protocol, source."""
+    folder = catalog.find("experiment", name_or_path).parent / "published"
+    return [row for name in experiment.report.published for row in _rows(folder / name, set(experiment.axes))]
+
+
+def _rows(path: Path, axes: set[str]) -> list[dict[str, str]]:
+    if not path.is_file():
+        raise InputError(f"published figures {path} do not exist")
+    with path.open(encoding="utf-8", newline="") as file:
+        reader = csv.DictReader(file)
+        columns = set(reader.fieldnames or ())
+        if columns != axes | PUBLISHED_COLUMNS:
+            wanted = ", ".join(sorted(axes | PUBLISHED_COLUMNS))
+            raise InputError(f"{path} has the columns {', '.join(sorted(columns))}; it must have {wanted}")
+        return list(reader)

@@ -1,0 +1,142 @@
+"""A comparison in MLflow: an experiment of its name, a parent run, the cells' runs nested below it."""
+
+import json
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mlflow import MlflowClient
+from mlflow.entities import Metric, Param, Run, RunTag
+from mlflow.utils.mlflow_tags import MLFLOW_PARENT_RUN_ID, MLFLOW_RUN_NAME, MLFLOW_RUN_NOTE
+
+from arelu_meta import __version__
+from arelu_meta.comparison.grid import Cell
+from arelu_meta.comparison.selection import written
+from arelu_meta.errors import InputError
+from arelu_meta.tracking import open_store
+from arelu_meta.uninterrupted import uninterrupted
+
+NAME, HASH, PLACE = "comparison", "comparison.hash", "comparison.cell"
+AXIS = "axis."
+PAGE = 1000
+
+
+@dataclass(frozen=True)
+class Record:
+    """The parent run of a comparison."""
+
+    client: MlflowClient
+    experiment_id: str
+    run_id: str
+
+    def tags_for(self, cell: Cell, name: str) -> dict[str, str]:
+        """Tags that put a cell's run below this one."""
+        return {MLFLOW_PARENT_RUN_ID: self.run_id, NAME: name, PLACE: cell.place}
+
+    def finished_cells(self) -> list[Run]:
+        """All finished runs of cells below this one, in the order of the file, whichever was done first."""
+        below = f"tags.`{MLFLOW_PARENT_RUN_ID}` = '{self.run_id}' AND attributes.status = 'FINISHED'"
+        params = self.client.get_run(self.run_id).data.params
+
+        def order(run: Run) -> list[int]:
+            *axes, seed = place(run).items()
+            levels = [(written(value), params.get(f"{AXIS}{axis}", "").split(", ")) for axis, value in axes]
+            return [*(known.index(value) if value in known else len(known) for value, known in levels), seed[1]]
+
+        return sorted(_search(self.client, self.experiment_id, below), key=order)
+
+    @uninterrupted()
+    def take_finished(self, cells: Iterable[Cell], name: str) -> dict[str, str]:
+        """Find the cells that are finished, by identity, and put them below this run.
+
+        One that was run for another edition of the file is the same run, and moves here.
+        """
+        wanted = {cell.spec.identity: cell for cell in cells}
+        found: dict[str, str] = {}
+        for run in _search(
+            self.client, self.experiment_id, f"attributes.status = 'FINISHED' AND tags.{NAME} = '{name}'"
+        ):
+            tags = run.data.tags
+            cell = wanted.get(tags.get("spec_hash", ""))
+            if cell is None or cell.spec.identity in found:
+                continue
+            found[cell.spec.identity] = run.info.run_id
+            for tag, value in self.tags_for(cell, name).items():
+                if tags.get(tag) != value:
+                    self.client.set_tag(run.info.run_id, tag, value)
+        return found
+
+    @uninterrupted()
+    def begin(self) -> None:
+        """Show it as running."""
+        self.client.update_run(self.run_id, status="RUNNING")
+
+    @uninterrupted()
+    def end(self, status: str) -> None:
+        """Close it as FINISHED, FAILED or KILLED."""
+        self.client.set_terminated(self.run_id, status=status)
+
+    @uninterrupted()
+    def write(self, files: Path, metrics: Mapping[str, float], tags: Mapping[str, str]) -> None:
+        """Replace the report: its files as artifacts, its numbers as metrics where they have changed."""
+        self.client.log_artifacts(self.run_id, str(files), "report")
+        before = self.client.get_run(self.run_id).data.metrics
+        now = int(time.time() * 1000)
+        changed = [Metric(key, value, now, 0) for key, value in metrics.items() if before.get(key) != value]
+        for start in range(0, len(changed), 500):
+            self.client.log_batch(self.run_id, metrics=changed[start : start + 500])
+        self.client.log_batch(self.run_id, tags=[RunTag(key, value) for key, value in tags.items()])
+
+
+def open_record(name: str, identity: str, *, params: Mapping[str, Any], note: str, any_version: bool = False) -> Record:
+    """Find the parent run of a comparison, or make it; one of another package version stands in the way."""
+    client, experiment_id = open_store(name)
+    parents = _parents(client, experiment_id, name)
+    others = {parent.data.tags.get("arelu_meta", "?") for parent in parents} - {__version__}
+    if others and not any_version:
+        raise InputError(
+            f"the store holds comparison {name!r} made by arelu_meta {', '.join(sorted(others))}, this is "
+            f"{__version__}; set MLFLOW_TRACKING_URI to another store, or go on in this one with --any-version"
+        )
+    for parent in parents:
+        if parent.data.tags.get(HASH) == identity:
+            return Record(client, experiment_id, parent.info.run_id)
+    with uninterrupted():
+        tags = {NAME: name, HASH: identity, "arelu_meta": __version__, MLFLOW_RUN_NAME: name, MLFLOW_RUN_NOTE: note}
+        run = client.create_run(experiment_id, tags=tags)
+        client.log_batch(run.info.run_id, params=[Param(key, str(value)) for key, value in params.items()])
+    return Record(client, experiment_id, run.info.run_id)
+
+
+def latest_record(name: str) -> Record:
+    """Find the parent run that was made last."""
+    client, experiment_id = open_store(name)
+    parents = _parents(client, experiment_id, name)
+    if not parents:
+        raise InputError(f"the store holds no comparison {name!r}; run python -m arelu_meta.compare {name}")
+    return Record(client, experiment_id, parents[0].info.run_id)
+
+
+def place(run: Run) -> dict[str, Any]:
+    """Where a run lies in the grid: value by axis, and the seed."""
+    found: dict[str, Any] = json.loads(run.data.tags[PLACE])
+    return found
+
+
+def _parents(client: MlflowClient, experiment_id: str, name: str) -> list[Run]:
+    """Newest first."""
+    runs = _search(client, experiment_id, f"tags.{NAME} = '{name}'")
+    return [run for run in runs if HASH in run.data.tags]
+
+
+def _search(client: MlflowClient, experiment_id: str, condition: str) -> list[Run]:
+    found: list[Run] = []
+    token: str | None = None
+    while True:
+        page = client.search_runs([experiment_id], condition, max_results=PAGE, page_token=token)
+        found.extend(page)
+        token = page.token
+        if not token:
+            return found

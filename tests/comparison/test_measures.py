@@ -1,0 +1,56 @@
+"""The metrics that may be named in an experiment are those that runs leave in the store."""
+
+from typing import Any
+
+import pytest
+
+from arelu_meta.comparison.measures import check_measure, is_share, measures
+from arelu_meta.errors import InputError
+from arelu_meta.run import run
+from arelu_meta.spec import Spec
+from arelu_meta.tracking import Tracker
+from tests.supervised_runs import classify_spec, no_model, segment_spec, transfer_spec
+from tests.tiny_runs import tiny_spec
+
+__all__ = ["no_model"]  # a fixture
+
+KINDS = {"few_shot": tiny_spec, "classify": classify_spec, "transfer": transfer_spec, "segment": segment_spec}
+
+
+def spec_of(kind: str, protocol: str) -> Spec:
+    if kind == "few_shot":
+        return tiny_spec(protocol=protocol)
+    make: Any = KINDS[kind]
+    return make(evaluation={"protocol": protocol})
+
+
+@pytest.mark.usefixtures("store", "no_model")
+@pytest.mark.parametrize("protocol", ["sound", "paper"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_measures_are_logged(kind: str, protocol: str, monkeypatch: pytest.MonkeyPatch):
+    """Every one of them by a real run, and nothing is left out that could be judged; shares lie between 0 and 1."""
+    logged: dict[str, float] = {}
+    monkeypatch.setattr(Tracker, "metrics", lambda _self, values, _step=0: logged.update(values))
+    monkeypatch.setattr(Tracker, "figure", lambda *_: None)
+    monkeypatch.setattr(Tracker, "few_shot_model", lambda *_, **__: None)
+    spec = spec_of(kind, protocol)
+    run(spec)
+    of_five_classes = {name for name in measures(spec) if name.endswith("top5")} - set(logged)
+    assert measures(spec) - of_five_classes <= set(logged)
+    beside = {name for name in set(logged) - measures(spec) if not name.startswith("activation/")}
+    assert {name.rpartition("/")[2] for name in beside} <= {
+        "n",
+        "seconds",
+        "images_per_second",
+        "accuracy_ci95_low",
+        "accuracy_ci95_high",
+    }
+    assert all(0 <= value <= 1 for name, value in logged.items() if name in measures(spec) and is_share(name))
+    assert {name for name in measures(spec) if not is_share(name)} == {
+        name for name in measures(spec) if name.endswith("/loss")
+    }
+
+
+def test_other_names_are_refused():
+    with pytest.raises(InputError, match="unknown metric of the report 'test/acc'; did you mean 'test/accuracy'"):
+        check_measure("metric", "test/acc", tiny_spec())

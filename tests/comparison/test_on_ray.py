@@ -1,0 +1,86 @@
+"""Cells on a Ray cluster: two nodes on this machine, one of them killed in the middle."""
+
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.comparison import tiny
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is not installed"),
+]
+# A cluster of its own process: Ray's own warnings are not this suite's.
+CLUSTER = """
+import json, sys
+from ray.cluster_utils import Cluster
+cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+second = cluster.add_node(num_cpus=1)
+cluster.wait_for_nodes()
+print(json.dumps({"address": cluster.address}), flush=True)
+for line in sys.stdin:
+    if line == "kill\\n":
+        cluster.remove_node(second, allow_graceful=False)
+        print("killed", flush=True)
+    else:
+        break
+cluster.shutdown()
+"""
+
+
+def finished(folder: Path) -> int:
+    return sum(status == "FINISHED" for _, status, _ in tiny.cells(folder))
+
+
+def running(folder: Path) -> int:
+    return sum(status == "RUNNING" for _, status, _ in tiny.cells(folder))
+
+
+def test_a_node_dies_and_every_cell_ends_once(tmp_path: Path, new_store: Path):
+    shutil.copy(new_store, tmp_path / "mlflow.db")
+    tiny.write(tmp_path, ("iterations = 4", "iterations = 200"), ("seeds = [0, 1]", "seeds = [0, 1, 2]"))
+    environment = {**tiny.environment(tmp_path), "RAY_DISABLE_IMPORT_WARNING": "1"}
+    pipe = subprocess.PIPE
+    cluster = subprocess.Popen(
+        [sys.executable, "-c", CLUSTER], env=environment, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True
+    )
+    try:
+        assert cluster.stdout is not None
+        assert cluster.stdin is not None
+        address = json.loads(next(line for line in cluster.stdout if line.startswith("{")))["address"]
+        os.environ["RAY_ADDRESS"] = address
+        runner = tiny.start(tmp_path, "tiny.toml", "--on", "ray")
+        end = time.monotonic() + 200
+        while not (finished(tmp_path) >= 1 and running(tmp_path) == 2) and time.monotonic() < end:
+            assert runner.poll() is None, runner.communicate()
+            time.sleep(0.2)
+        cluster.stdin.write("kill\n")
+        cluster.stdin.flush()
+        assert next(cluster.stdout) == "killed\n"
+        assert finished(tmp_path) < 6  # in the middle
+        _, err = runner.communicate(timeout=300)
+        assert runner.returncode == 0, err
+    finally:
+        os.environ.pop("RAY_ADDRESS", None)
+        cluster.communicate("end\n", timeout=60)
+    places = sorted((place["activation"], place["seed"]) for place, _, _ in tiny.cells(tmp_path))
+    assert places == [(activation, seed) for activation in ("arelu", "relu") for seed in (0, 1, 2)]
+    assert {status for _, status, _ in tiny.cells(tmp_path)} == {"FINISHED"}
+
+
+def test_more_than_the_cluster_has(tmp_path: Path, new_store: Path):
+    """A cell that fits nowhere would wait for ever."""
+    shutil.copy(new_store, tmp_path / "mlflow.db")
+    tiny.write(tmp_path)
+    runner = tiny.start(tmp_path, "tiny.toml", "--on", "ray", "--gpus", "0.5")
+    _, err = runner.communicate(timeout=120)
+    assert runner.returncode == 2, err
+    assert "error: a cell asks for 0.5 GPUs, but no node of the cluster has more than 0; lower --gpus" in err
+    assert tiny.cells(tmp_path) == []

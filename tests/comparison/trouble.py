@@ -1,0 +1,46 @@
+"""Activations that make trouble when a network is built with them, once or always."""
+
+import os
+import signal
+from pathlib import Path
+
+import torch
+
+
+def _first_time(what: str) -> bool:
+    mark = Path(os.environ["TROUBLE"]) / what
+    if mark.exists():
+        return False
+    mark.touch()
+    return True
+
+
+class FailsOnce(torch.nn.ReLU):
+    """Raises when the first network is built with it, and tells the threads of its process."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        (Path(os.environ["TROUBLE"]) / "threads").write_text(
+            f"{os.environ['OMP_NUM_THREADS']} {torch.get_num_threads()}"
+        )
+        if _first_time("failed"):
+            raise RuntimeError("the first time is hard")
+
+
+class AlwaysFails(torch.nn.ReLU):
+    """Raises whenever a network is built with it, and counts."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        with (Path(os.environ["TROUBLE"]) / "failures").open("a") as file:
+            file.write("x")
+        raise RuntimeError("never works")
+
+
+class KillsOnce(torch.nn.ReLU):
+    """Kills the process of the first network in the middle of its training."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if torch.is_grad_enabled() and _first_time("killed"):
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().forward(x)

@@ -1,0 +1,282 @@
+"""The command: what it refuses, what it lists, what it runs, what it finds again."""
+
+import shutil
+import signal
+import sqlite3
+import subprocess
+import time
+from pathlib import Path
+from random import Random
+
+import pandas as pd
+import pytest
+
+from arelu_meta import __version__
+from arelu_meta.compare import main
+from tests.comparison import tiny
+
+TROUBLE = "tests.comparison.trouble"
+
+
+@pytest.fixture(scope="module")
+def sweep(tmp_path_factory: pytest.TempPathFactory, new_store: Path) -> tuple[Path, subprocess.CompletedProcess[str]]:
+    """One finished comparison of four cells, by two workers."""
+    folder = tmp_path_factory.mktemp("sweep")
+    shutil.copy(new_store, folder / "mlflow.db")
+    tiny.write(folder)
+    return folder, tiny.compare(folder, "tiny.toml", "--workers", "2")
+
+
+@pytest.fixture
+def new_folder(tmp_path: Path, new_store: Path) -> Path:
+    shutil.copy(new_store, tmp_path / "mlflow.db")
+    return tmp_path
+
+
+def refused(argv: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    assert main(argv) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("error: ")
+    assert err.count("\n") == 1
+    return err
+
+
+def test_dry_run_lists_the_cells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    monkeypatch.chdir(tmp_path)
+    tiny.write(tmp_path)
+    assert main(["tiny.toml", "--dry-run", "--seeds", "3-4", "--only", "activation=arelu", "--budget", "0.5"]) == 0
+    first, header, *rows = capsys.readouterr().out.splitlines()
+    assert first == "tiny: 2 cells of task digits, 50 % of the full training"
+    assert header.split() == ["activation", "seed", "identity"]
+    assert [row.split()[:2] for row in rows] == [["arelu", "3"], ["arelu", "4"]]
+    assert [path.name for path in tmp_path.iterdir()] == ["tiny.toml"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (('"arelu"]', '"arleu"]'), "unknown activation 'arleu'; did you mean 'arelu'?"),
+        (("inner_steps", "inner_step"), "unknown key 'inner_step', did you mean 'inner_steps'?"),
+        (("curves =", 'metric = "test/acc"\ncurves ='), "unknown metric of the report 'test/acc'"),
+        (('"arelu"]', '"relu"]'), "two cells are the same run: 'relu seed 0' and 'relu seed 0'"),
+    ],
+)
+@pytest.mark.usefixtures("store")
+def test_wrong_files(tmp_path: Path, capsys: pytest.CaptureFixture[str], changes: tuple[str, str], message: str):
+    assert message in refused([str(tiny.write(tmp_path, changes))], capsys)
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["maml_digit"], "unknown experiment 'maml_digit'; did you mean 'maml_digits'?"),
+        (["maml_digits", "--only", "activation=arleu"], "no such value"),
+        (["maml_digits", "--only", "shots=1"], "no such axis"),
+        (["maml_digits", "--seeds", "4-1"], "neither a seed nor a range"),
+        (["maml_digits", "--budget", "2"], "--budget 2 must be above 0 and at most 1"),
+        (["maml_digits", "--workers", "0"], "--workers 0 must be at least 1"),
+        (["maml_digits", "--threads", "-1"], "--threads -1 must be at least 0"),
+        (["maml_digits", "--on", "slurm"], "invalid choice: 'slurm'"),
+    ],
+)
+@pytest.mark.usefixtures("store")
+def test_wrong_flags(capsys: pytest.CaptureFixture[str], argv: list[str], message: str):
+    assert message in refused(argv, capsys)
+
+
+@pytest.mark.usefixtures("store")
+def test_ray_missing(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
+    assert "--on ray needs Ray, which is not installed; pip install" in refused(["maml_digits", "--on", "ray"], capsys)
+
+
+def test_every_cell_ends_once_below_one_parent(sweep: tuple[Path, subprocess.CompletedProcess[str]]):
+    folder, done = sweep
+    assert done.returncode == 0, done.stderr
+    found = tiny.cells(folder)
+    places = sorted((place["activation"], place["seed"]) for place, _, _ in found)
+    assert places == [("arelu", 0), ("arelu", 1), ("relu", 0), ("relu", 1)]
+    assert {status for _, status, _ in found} == {"FINISHED"}
+    ((parent, status),) = tiny.parents(folder)
+    assert status == "FINISHED"
+    assert {below for _, _, below in found} == {parent}
+    assert parent in done.stdout
+    assert "tiny: 4 cells, 0 of them finished before" in done.stderr
+    assert "4/4" in done.stderr
+
+
+def test_overhead_of_a_cell_is_under_a_second(sweep: tuple[Path, subprocess.CompletedProcess[str]]):
+    """What a worker does for a cell beside the run itself: from the cell's start to the start of its MLflow run.
+
+    The first cell of each worker is left out: it also loads torch.
+    """
+    folder, _ = sweep
+    rows = tiny.query(
+        folder,
+        "SELECT (end_time - start_time) / 1000.0, tags.value FROM runs JOIN tags ON tags.run_uuid = runs.run_uuid "
+        "AND tags.key = 'comparison.seconds' ORDER BY start_time",
+    )
+    assert len(rows) == 4
+    assert sorted(float(whole) - own for own, whole in rows)[0] < 1.0
+
+
+def test_results_as_a_table(sweep: tuple[Path, subprocess.CompletedProcess[str]], monkeypatch: pytest.MonkeyPatch):
+    folder, _ = sweep
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{folder / 'mlflow.db'}")
+    import arelu_meta
+
+    table = arelu_meta.results("tiny")
+    assert isinstance(table, pd.DataFrame)
+    assert list(table.columns[:2]) == ["activation", "seed"]
+    assert len(table) == 4
+    (report,) = (folder / "runs").glob("comparison-*/report/runs.csv")
+    pd.testing.assert_frame_equal(table, pd.read_csv(report))
+    stored = tiny.query(folder, "SELECT run_uuid, value FROM latest_metrics WHERE key = 'test/accuracy'")
+    shares = dict(stored)
+    for row in table.itertuples():
+        assert table.loc[row.Index, "test/accuracy"] == pytest.approx(100 * shares[row.run_id])
+
+
+def test_finished_cells_are_found(sweep: tuple[Path, subprocess.CompletedProcess[str]], tmp_path: Path):
+    """A second call runs nothing and says the same."""
+    folder = tmp_path / "again"
+    shutil.copytree(sweep[0], folder)
+    before, parents = tiny.final_table(folder), tiny.parents(folder)
+    done = tiny.compare(folder, "tiny.toml")
+    assert done.returncode == 0, done.stderr
+    assert "4 cells, 4 of them finished before" in done.stderr
+    assert tiny.final_table(folder) == before
+    assert tiny.parents(folder) == parents
+
+
+def test_a_wider_call_and_another_edition_run_what_is_new(
+    sweep: tuple[Path, subprocess.CompletedProcess[str]], tmp_path: Path
+):
+    """Other seeds go below the same parent; another arm makes another comparison, which takes finished cells over."""
+    folder = tmp_path / "wider"
+    shutil.copytree(sweep[0], folder)
+    ((old, _),) = tiny.parents(folder)
+    done = tiny.compare(folder, "tiny.toml", "--only", "activation=relu", "--seeds", "1-2")
+    assert "2 cells, 1 of them finished before" in done.stderr
+    assert len(tiny.cells(folder)) == 5
+    assert {parent for _, _, parent in tiny.cells(folder)} == {old}
+    assert len(tiny.final_table(folder).splitlines()) == 6  # all that is known: the header and five cells
+    tiny.write(folder, ('["relu", "arelu"]', '["relu", "arelu", "elu"]'))
+    done = tiny.compare(folder, "tiny.toml", "--seeds", "0", "--only", "activation=relu,arelu")
+    assert "2 cells, 2 of them finished before" in done.stderr
+    (new,) = {parent for parent, _ in tiny.parents(folder)} - {old}
+    below = {(place["activation"], place["seed"]): parent for place, _, parent in tiny.cells(folder)}
+    assert below == {
+        ("relu", 0): new,
+        ("arelu", 0): new,
+        ("relu", 1): old,
+        ("arelu", 1): old,
+        ("relu", 2): old,
+    }
+
+
+def test_another_version_stands_in_the_way(sweep: tuple[Path, subprocess.CompletedProcess[str]], tmp_path: Path):
+    folder = tmp_path / "older"
+    shutil.copytree(sweep[0], folder)
+    with sqlite3.connect(folder / "mlflow.db") as connection:
+        connection.execute("UPDATE tags SET value = '0.0.1' WHERE key = 'arelu_meta'")
+    done = tiny.compare(folder, "tiny.toml")
+    assert done.returncode == 2
+    expected = f"the store holds comparison 'tiny' made by arelu_meta 0.0.1, this is {__version__}; "
+    assert done.stderr.startswith(f"error: {expected}")
+    assert done.stderr.count("\n") == 1
+    done = tiny.compare(folder, "tiny.toml", "--any-version")
+    assert done.returncode == 0, done.stderr
+
+
+def test_trouble_is_retried_once_and_stops_nobody(new_folder: Path):
+    """Three arms: one fails at first, one kills its worker at first, one always fails; and a good one."""
+    arms = ", ".join(
+        f'"{name}"' for name in ("relu", *(f"{TROUBLE}:{k}" for k in ("FailsOnce", "KillsOnce", "AlwaysFails")))
+    )
+    tiny.write(new_folder, ('["relu", "arelu"]', f"[{arms}]"), ("seeds = [0, 1]", "seeds = [0]"))
+    done = tiny.compare(new_folder, "tiny.toml", "--workers", "2", "--threads", "3")
+    assert done.returncode == 1
+    assert (new_folder / "threads").read_text() == "3 3"  # set before torch starts
+    assert "FailsOnce seed 0: RuntimeError: the first time is hard; it is tried again" in done.stderr
+    assert "KillsOnce seed 0: its worker died; it is tried again" in done.stderr
+    assert "AlwaysFails seed 0  failed: RuntimeError: never works" in done.stderr
+    assert (
+        "error: 1 of 4 cells have no result; to try them again: python -m arelu_meta.compare tiny.toml" in done.stderr
+    )
+    assert (new_folder / "failures").read_text() == "xx"
+    finished = [
+        place["activation"].partition(":")[2] for place, status, _ in tiny.cells(new_folder) if status == "FINISHED"
+    ]
+    assert sorted(finished) == ["", "FailsOnce", "KillsOnce"]
+    assert len(tiny.cells(new_folder)) == 3
+    assert [status for _, status in tiny.parents(new_folder)] == ["FAILED"]
+
+
+def wait_for_a_run(folder: Path) -> None:
+    end = time.monotonic() + 100
+    while not any(status == "RUNNING" for _, status, _ in tiny.cells(folder)) and time.monotonic() < end:
+        time.sleep(0.1)
+
+
+def check_every_cell_once(folder: Path, reference: Path) -> None:
+    found = tiny.cells(folder)
+    assert sorted((place["activation"], place["seed"]) for place, _, _ in found) == [
+        ("arelu", 0),
+        ("arelu", 1),
+        ("relu", 0),
+        ("relu", 1),
+    ]
+    assert {status for _, status, _ in found} == {"FINISHED"}
+    assert [status for _, status in tiny.parents(folder)] == ["FINISHED"]
+    assert {parent for _, _, parent in found} == {run for run, _ in tiny.parents(folder)}
+    assert tiny.final_table(folder) == tiny.final_table(reference)
+
+
+def test_an_interrupted_and_a_killed_runner_go_on(
+    new_folder: Path, sweep: tuple[Path, subprocess.CompletedProcess[str]]
+):
+    """Ctrl-C ends cleanly and says how to go on, SIGKILL cannot; after both, the same command gives the same table."""
+    tiny.write(new_folder)
+    runner = tiny.start(new_folder, "tiny.toml")
+    wait_for_a_run(new_folder)
+    runner.send_signal(signal.SIGINT)
+    out, err = runner.communicate(timeout=60)
+    assert (runner.returncode, out) == (130, ""), err
+    assert "to go on where it stopped: python -m arelu_meta.compare tiny.toml" in err
+    assert "Traceback" not in err
+    assert {status for _, status, _ in tiny.cells(new_folder)} <= {"KILLED", "FINISHED"}
+    assert [status for _, status in tiny.parents(new_folder)] == ["KILLED"]
+    runner = tiny.start(new_folder, "tiny.toml")
+    wait_for_a_run(new_folder)
+    runner.kill()
+    runner.communicate(timeout=30)  # ends when the worker has let go of the pipes: it ends with the runner
+    assert runner.returncode == -signal.SIGKILL
+    assert [status for _, status in tiny.parents(new_folder)] == ["RUNNING"]
+    done = tiny.compare(new_folder, "tiny.toml")
+    assert done.returncode == 0, done.stderr
+    check_every_cell_once(new_folder, sweep[0])
+
+
+@pytest.mark.slow
+def test_a_runner_killed_ten_times_goes_on(new_folder: Path, new_store: Path):
+    """At moments of chance, from the first second on."""
+    tiny.write(new_folder, ("iterations = 4", "iterations = 40"))
+    random, kills = Random(0), 0  # noqa: S311
+    while kills < 10:
+        runner = tiny.start(new_folder, "tiny.toml", "--workers", "2")
+        try:
+            runner.wait(random.uniform(1.0, 40.0))
+        except subprocess.TimeoutExpired:
+            runner.kill()
+        kills += 1
+        runner.communicate(timeout=30)
+    assert tiny.compare(new_folder, "tiny.toml", "--workers", "2").returncode == 0
+    undisturbed = new_folder / "undisturbed"
+    undisturbed.mkdir()
+    shutil.copy(new_store, undisturbed / "mlflow.db")
+    tiny.write(undisturbed, ("iterations = 4", "iterations = 40"))
+    assert tiny.compare(undisturbed, "tiny.toml", "--workers", "2").returncode == 0
+    check_every_cell_once(new_folder, undisturbed)
