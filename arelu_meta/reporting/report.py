@@ -16,6 +16,17 @@ from arelu_meta.reporting.page import page
 from arelu_meta.reporting.settings import text
 from arelu_meta.tables import text_table
 
+LOGGED = ("mean", "sd", "ci95_low", "ci95_high", "n")  # table.csv has more; a run's page should stay readable
+LOGGED_DIFFERENCES = (
+    "difference",
+    "difference_ci95_low",
+    "difference_ci95_high",
+    "p_t",
+    "p_t_holm",
+    "p_permutation",
+    "detectable",
+)
+
 
 def write(findings: Findings, folder: Path) -> list[Path]:
     """Write report.html, report.md, report.tex, the figures, runs.csv and table.csv; gives back what was written."""
@@ -58,9 +69,10 @@ def metrics(findings: Findings) -> dict[str, float]:
             place = "/".join(_valid(part) for part in (arm.name, *_setting(comparison), findings.metric))
             while f"{place}_n" in named:  # two names that differ in signs MLflow does not take
                 place += "_"
-            for key, value in numbers_of(arm).items():
-                if math.isfinite(value):
-                    named[f"{place}_{key}"] = float(value)
+            numbers = numbers_of(arm)
+            for key in (*LOGGED, *LOGGED_DIFFERENCES):
+                if math.isfinite(numbers[key]):
+                    named[f"{place}_{key}"] = float(numbers[key])
     return named
 
 

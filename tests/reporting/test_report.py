@@ -46,6 +46,7 @@ def test_metrics_rank_arms():
     assert found["arelu/test/accuracy_n"] == 5
     assert 0 <= found["arelu/test/accuracy_p_t_holm"] <= 1
     assert "relu/test/accuracy_difference" not in found
+    assert len(found) == 5 + 12  # of the baseline and of the other arm
     assert all(isinstance(value, float) for value in found.values())
 
 
