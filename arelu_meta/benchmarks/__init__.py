@@ -10,6 +10,9 @@ _REGISTRY.add(
     Entry(
         "maml", "arelu_meta.benchmarks.maml:bench_maml", "outer steps and whole iterations beside learn2learn, higher"
     ),
+    Entry(
+        "compare", "arelu_meta.benchmarks.commands:bench_commands", "whole commands: seeds, ranks, start-up, tracking"
+    ),
     Entry("memory", "arelu_meta.benchmarks.memory:bench_memory", "peak memory of an outer step"),
     Entry(
         "growth",

@@ -25,7 +25,7 @@ class BenchReport:
     title: str
     rows: list[Row]
     of: str = "ours"
-    """What the ratios are to, or of: ours, its memory, the smallest size."""
+    """What the ratios are to: ours, our memory, the smallest size, what is left without it."""
 
     def text(self) -> str:
         """Give the table."""
@@ -33,7 +33,12 @@ class BenchReport:
         return f"{self.title}\n{text_table(('', 'ms', self._ratio(), ''), cells)}"
 
     def _ratio(self) -> str:
-        return {"ours": "ratio to ours", "memory": "memory, ratio to ours", "smallest": "ratio to smallest"}[self.of]
+        return {
+            "ours": "ratio to ours",
+            "memory": "memory, ratio to ours",
+            "smallest": "ratio to smallest",
+            "without": "of the rest",
+        }[self.of]
 
     def plain(self) -> dict[str, Any]:
         """Give plain values for JSON."""
