@@ -1,6 +1,5 @@
 """A bound above any activation: what ReLU6 has and AReLU has not."""
 
-import torch
 from torch import Tensor, nn
 
 from arelu_meta.activations import ACTIVATION_MARK
@@ -9,6 +8,7 @@ from arelu_meta.activations import ACTIVATION_MARK
 class Capped(nn.Module):
     """min(base(x), cap), the base with its own parameters. Networks with ReLU6 rely on the bound: see docs/surgery.md.
 
+    >>> import torch
     >>> Capped(nn.ReLU(), 6.0)(torch.tensor([-1.0, 2.0, 9.0])).tolist()
     [0.0, 2.0, 6.0]
     """
