@@ -81,7 +81,7 @@ def activation_curves(network: nn.Module, *, title: str, limit: float = 3.0) -> 
         axes.plot(
             x.cpu(),
             module(x).cpu(),
-            label=name,
+            label=f" {name}" if name.startswith("_") else name,  # matplotlib leaves such names out of the legend
             color=COLOURS[number % len(COLOURS)],
             linestyle=("-", "--", ":")[number // len(COLOURS) % 3],
         )

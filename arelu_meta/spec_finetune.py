@@ -36,6 +36,8 @@ class PretrainedSection(Section):
     """options of the activation, as key=value"""
     preserve: Literal["pretrained", "always", "never"] = "pretrained"
     """when new activations start where the old ones were, so that the network computes what it did"""
+    keep_statistics: bool = False
+    """leave the running statistics of batch norms as the weights have them: for few images or small batches"""
 
     @property
     def backbone(self) -> str:

@@ -44,9 +44,10 @@ class SupervisedTrainer:
         loss: Loss,
         *,
         head: str | None = None,
+        keep_statistics: bool = False,
     ) -> None:
         self.network, self.batches, self.settings, self.loss = network, batches, settings, loss
-        self.head = head
+        self.head, self.keep_statistics = head, keep_statistics
         self.optimizer = make_optimizer(network, settings)
         self.scaler = torch.amp.GradScaler(enabled=settings.precision == "fp16")
         self.averaged = (
@@ -89,6 +90,8 @@ class SupervisedTrainer:
         start = time.perf_counter()
         self.network.train()
         self._freeze(number)
+        if self.keep_statistics or number <= self.settings.freeze_epochs:
+            self._hold_statistics()
         total_loss = torch.zeros((), device=self.batches.images.device)
         correct = torch.zeros((), device=self.batches.images.device)
         orders, accumulate = list(self.batches.orders()), self.settings.accumulate
@@ -142,18 +145,19 @@ class SupervisedTrainer:
             group["lr"] = group["base_lr"] * factor
 
     def _freeze(self, number: int) -> None:
-        """Let only the head learn in the first epochs; frozen norms keep their statistics and use them."""
+        """Let only the head learn in the first epochs."""
         frozen = self.settings.freeze_epochs
-        if not frozen or number > frozen + 1:
-            return
-        head = self._head_parameters()
-        for name, parameter in self.network.named_parameters():
-            parameter.requires_grad_(number > frozen or name in head)
-        if number <= frozen:
-            inside = {name.rpartition(".")[0] for name in head}
-            for name, module in self.network.named_modules():
-                if getattr(module, "running_mean", None) is not None and name not in inside:
-                    module.eval()
+        if frozen and number <= frozen + 1:
+            head = self._head_parameters()
+            for name, parameter in self.network.named_parameters():
+                parameter.requires_grad_(number > frozen or name in head)
+
+    def _hold_statistics(self) -> None:
+        """Let norms outside the head keep the statistics they have, and use them."""
+        inside = {name.rpartition(".")[0] for name in self._head_parameters()}
+        for name, module in self.network.named_modules():
+            if getattr(module, "running_mean", None) is not None and name not in inside:
+                module.eval()
 
     def _head_parameters(self) -> frozenset[str]:
         if self.head is None:

@@ -69,14 +69,16 @@ def make_trainer(
     seed: int,
     stream: str = "batches",
     head: str | None = None,
+    keep_statistics: bool = False,
 ) -> SupervisedTrainer:
     """Make the trainer of a network on an image set; the order of the batches has a stream of its own.
 
-    `head` is the path of the layer that frozen epochs train; None: the last one, as `head_parameters` finds it.
+    `head` is the path of the layer that frozen epochs train; None: the last one, as `head_parameters` finds it. With
+    `keep_statistics` batch norms outside it stay as they are.
     """
     batches = Batches(images, settings.batch_size, generator(seed, stream), augment=augment(settings.augment))
     loss = cross_entropy(images, label_smoothing=settings.label_smoothing, class_weights=settings.class_weights)
-    return SupervisedTrainer(network, batches, settings, loss, head=head)
+    return SupervisedTrainer(network, batches, settings, loss, head=head, keep_statistics=keep_statistics)
 
 
 def fit_and_test(

@@ -28,7 +28,14 @@ def run_finetune(spec: FineTuneSpec, execution: Execution, bar: progress.Bar) ->
         augment(spec.training.augment)
         split, made = prepare(spec, root=execution.data_root or None)
         network, split = made.network.to(device), split.to(device)
-        trainer = make_trainer(network, split.train, spec.training, seed=spec.seed, head=made.head)
+        trainer = make_trainer(
+            network,
+            split.train,
+            spec.training,
+            seed=spec.seed,
+            head=made.head,
+            keep_statistics=spec.network.keep_statistics,
+        )
         with session(
             spec,
             execution,

@@ -182,6 +182,16 @@ def test_frozen_norms_keep_their_statistics_and_use_them():
     assert modes == [False] * 6 + [True] * 3
 
 
+def test_statistics_may_be_kept_all_along():
+    net = network(norm=True)
+    section = OptimizationSection(batch_size=8, epochs=2, lr=0.1)
+    batches = Batches(images(), 8, torch.Generator().manual_seed(5))
+    list(SupervisedTrainer(net, batches, section, F.cross_entropy, keep_statistics=True).epochs())
+    first = network(norm=True)
+    assert torch.equal(net.norm.running_mean, first.norm.running_mean)
+    assert not torch.equal(net.norm.weight, first.norm.weight)
+
+
 def test_the_head_may_be_named():
     """`norm` as the head: it alone learns in frozen epochs, and its statistics move."""
     net = network(norm=True)
