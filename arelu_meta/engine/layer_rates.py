@@ -41,7 +41,7 @@ def layer_groups(
 
 
 def _layers(network: nn.Module, own: set[str]) -> dict[str, str]:
-    """Map each parameter's name to its layer; norms and activations in a sequence belong to the layer before them."""
+    """Map each parameter's name to its layer; norms in a sequence and activations belong to the layer before them."""
     shapes = {name: parameter.dim() for name, parameter in network.named_parameters()}
     starts: dict[str, list[str]] = {}  # top-level child -> members that weigh their inputs, in order
     for name, dimensions in shapes.items():
@@ -50,11 +50,14 @@ def _layers(network: nn.Module, own: set[str]) -> dict[str, str]:
         if dimensions > 1 and name not in own and member not in starts.setdefault(top, []):
             starts[top].append(member)
     plain = {name for name, child in network.named_children() if isinstance(child, nn.Sequential | nn.ModuleList)}
+    weighted = {name.partition(".")[0] for name in shapes if name not in own}
     layer_of, last = {}, ""
     for name in shapes:
         top, _, rest = name.partition(".")
         member = rest.partition(".")[0]
-        if top not in plain or len(starts.get(top, ())) < 2:
+        if top not in weighted and last:  # an activation on its own is no layer
+            pass
+        elif top not in plain or len(starts.get(top, ())) < 2:
             last = top
         elif member in starts[top] or not last.startswith(f"{top}."):
             last = f"{top}.{member if member in starts[top] else starts[top][0]}"

@@ -7,6 +7,7 @@ from torchvision.models import resnet18
 
 from arelu_meta import activations
 from arelu_meta.engine.layer_rates import layer_groups
+from arelu_meta.surgery import swap
 
 
 class Small(nn.Module):
@@ -53,10 +54,20 @@ def test_a_sequence_is_taken_apart_into_its_layers():
     assert [(group["lr"], len(group["params"])) for group in groups] == [(0.25, 4), (0.25, 2), (0.5, 4), (1.0, 2)]
 
 
-def test_blocks_of_a_stage_are_layers():
-    """resnet18 of torchvision: conv1, bn1, eight blocks and fc are eleven rates, from 0.5^10 to 1."""
-    groups = layer_groups(resnet18(), lr=1.0, layer_decay=0.5)
-    assert [group["lr"] for group in groups] == [0.5**depth for depth in range(10, -1, -1)]
+def test_blocks_of_a_stage_are_layers_and_activations_are_not():
+    """resnet18 of torchvision: conv1, bn1, eight blocks and fc are eleven rates, from 0.5^10 to 1, swapped or not."""
+    network = resnet18()
+    rates = [0.5**depth for depth in range(10, -1, -1)]
+    assert [group["lr"] for group in layer_groups(network, lr=1.0, layer_decay=0.5)] == rates
+    swap(network, "arelu")
+    assert sorted({group["lr"] for group in layer_groups(network, lr=1.0, layer_decay=0.5)}) == rates
+
+
+def test_an_activation_behind_the_head_leaves_the_head_the_last_layer():
+    """As in networks that make their one activation last: it has the rate of the layer before it in the list."""
+    network = nn.Sequential(OrderedDict(body=nn.Linear(2, 2), head=nn.Linear(2, 2), act=activations.build("arelu")))
+    groups = layer_groups(network, lr=1.0, layer_decay=0.5)
+    assert [(group["lr"], len(group["params"])) for group in groups] == [(0.5, 2), (1.0, 2), (1.0, 2)]
 
 
 def test_plain_settings_give_all_the_same_rate():
