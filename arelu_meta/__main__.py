@@ -11,7 +11,9 @@ from arelu_meta.tables import text_table
 
 COMMANDS = {
     "arelu_meta.maml": "meta-train and meta-test one few-shot task",
-    "arelu_meta.finetune": "pre-train on a source set, fine-tune on a target",
+    "arelu_meta.finetune": "fine-tune any network on a target, or pre-train on a source set first",
+    "arelu_meta.lr_view": "fine-tune over decades of learning rates, activation by activation",
+    "arelu_meta.export": "take a trained network out of the store: safetensors, torch.export, ONNX",
     "arelu_meta.classify": "train and test a classifier",
     "arelu_meta.segment": "train and test a U-Net on image and mask pairs",
     "arelu_meta.compare": "run or resume every cell of an experiment, then report",

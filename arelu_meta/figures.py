@@ -1,5 +1,6 @@
 """Figures of a run, drawn off screen: the training curve and the learned activation curves."""
 
+import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -35,6 +36,26 @@ def training_curve(
     return figure
 
 
+def rate_figure(
+    series: Mapping[str, Sequence[tuple[float, float]]], best: Mapping[str, tuple[float, float]], *, title: str
+) -> Figure:
+    """Draw accuracy over the learning rate on a logarithmic axis, one line per arm, its best rate as a filled mark."""
+    figure = Figure(figsize=(7, 4), layout="constrained")
+    axes = figure.subplots()
+    for number, (name, points) in enumerate(series.items()):
+        colour = COLOURS[number % len(COLOURS)]
+        rates, values = zip(*points, strict=True)
+        axes.plot(rates, values, label=name, color=colour, marker="o", markersize=4, markerfacecolor="white")
+        lost = [rate for rate, value in points if math.isnan(value)]
+        axes.plot(lost, [0.03 * number] * len(lost), color=colour, marker="x", linestyle="none")
+        if name in best:
+            axes.plot(*best[name], color=colour, marker="o", markersize=8, linestyle="none")
+    axes.set(xscale="log", xlabel="learning rate", ylabel="validation accuracy", title=title)
+    axes.grid(alpha=0.3)
+    figure.legend(frameon=False, title="activation\n(filled: best rate,\ncross: diverged)", loc="outside right upper")
+    return figure
+
+
 @torch.no_grad()
 def activation_curves(network: nn.Module, *, title: str, limit: float = 3.0) -> Figure | None:
     """Draw every layer's activation as learned, on [-limit, limit]; None without element-wise ones."""
@@ -51,7 +72,7 @@ def activation_curves(network: nn.Module, *, title: str, limit: float = 3.0) -> 
         axes.plot(
             x.cpu(),
             module(x).cpu(),
-            label=name,
+            label=f" {name}" if name.startswith("_") else name,  # matplotlib leaves such names out of the legend
             color=COLOURS[number % len(COLOURS)],
             linestyle=("-", "--", ":")[number // len(COLOURS) % 3],
         )

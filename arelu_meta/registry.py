@@ -72,7 +72,7 @@ class Registry(Generic[EntryT]):
 
 
 def load_attribute(target: str) -> Any:
-    """Import `package.module:attribute`, with a one-line error when that cannot be done."""
+    """Import `package.module:attribute` (or `:Class.method`), with a one-line error when that cannot be done."""
     module_name, _, attribute = target.partition(":")
     if not attribute:
         raise InputError(f"{target!r} is not of the form package.module:attribute")
@@ -80,7 +80,10 @@ def load_attribute(target: str) -> Any:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         raise InputError(f"cannot import {module_name!r} for {target!r}: {error}") from error
-    try:
-        return getattr(module, attribute)
-    except AttributeError:
-        raise unknown(f"attribute of {module_name}", attribute, vars(module)) from None
+    found: Any = module
+    for name in attribute.split("."):
+        if not hasattr(found, name):
+            place = module_name if found is module else found.__name__
+            raise unknown(f"attribute of {place}", name, dir(found))
+        found = getattr(found, name)
+    return found

@@ -6,16 +6,19 @@ from arelu_meta import progress
 from arelu_meta.errors import InputError
 from arelu_meta.outcomes.classify import ClassifyResult
 from arelu_meta.outcomes.few_shot import FewShotResult
+from arelu_meta.outcomes.finetune import FineTuneResult
 from arelu_meta.outcomes.segment import SegmentResult
 from arelu_meta.outcomes.transfer import TransferResult
 from arelu_meta.runs.classify import run_classify
 from arelu_meta.runs.few_shot import run_few_shot
+from arelu_meta.runs.finetune import run_finetune
 from arelu_meta.runs.segment import run_segment
 from arelu_meta.runs.transfer import run_transfer
 from arelu_meta.spec import Execution, FewShotSpec, Spec
+from arelu_meta.spec_finetune import FineTuneSpec
 from arelu_meta.spec_supervised import ClassifySpec, SegmentSpec, TransferSpec
 
-AnyResult: TypeAlias = FewShotResult | ClassifyResult | TransferResult | SegmentResult
+AnyResult: TypeAlias = FewShotResult | ClassifyResult | TransferResult | SegmentResult | FineTuneResult
 
 
 @overload
@@ -26,6 +29,8 @@ def run(spec: ClassifySpec, execution: Execution | None = None, *, bar: progress
 def run(spec: TransferSpec, execution: Execution | None = None, *, bar: progress.Bar = ...) -> TransferResult: ...
 @overload
 def run(spec: SegmentSpec, execution: Execution | None = None, *, bar: progress.Bar = ...) -> SegmentResult: ...
+@overload
+def run(spec: FineTuneSpec, execution: Execution | None = None, *, bar: progress.Bar = ...) -> FineTuneResult: ...
 @overload
 def run(spec: Spec, execution: Execution | None = None, *, bar: progress.Bar = ...) -> AnyResult: ...
 
@@ -46,4 +51,6 @@ def run(
         return run_transfer(spec, execution, bar)
     if isinstance(spec, SegmentSpec):
         return run_segment(spec, execution, bar)
+    if isinstance(spec, FineTuneSpec):
+        return run_finetune(spec, execution, bar)
     raise InputError(f"no kind of run takes a {type(spec).__name__}")

@@ -56,8 +56,8 @@ class DataSection(Section):
     """image set: a name, or a folder, an .npz or package.module:function of your own"""
     dataset_options: dict[str, Option] = {}
     """options of the set's reader, as key=value"""
-    split: Literal["by_image", "by_class", "by_group", "published", "omniglot_standard"] = "by_image"
-    """what is held out: images, whole classes, groups, or as the publisher divides"""
+    split: Literal["by_image", "by_class", "by_group", "published", "omniglot_standard", "auto"] = "by_image"
+    """what is held out: images, whole classes, groups, or as the publisher divides; auto: published, else by_image"""
     validation: Share = 0.2
     """share of each class's images (or of the groups) that selects the model"""
     test: Share = 0.2

@@ -19,9 +19,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from safetensors.torch import save_file
 
 from arelu_meta import __version__
 from arelu_meta.data.imageset import ImageSet
+from arelu_meta.data.inputs import inputs_of
 from arelu_meta.data.splits import Split
 from arelu_meta.errors import InputError
 from arelu_meta.spec import Spec
@@ -41,6 +43,7 @@ from mlflow.exceptions import MlflowException
 
 DEFAULT_URI = "sqlite:///mlflow.db"
 FLUSH_METRICS = 500
+WEIGHTS_FILE = "weights.safetensors"
 FEW_SHOT_LOADER = "arelu_meta.few_shot_model"  # weights and a spec: no pickle
 
 
@@ -111,23 +114,30 @@ class Tracker:
         mlflow.log_text(content, path)
 
     @uninterrupted()
-    def network(self, network: torch.nn.Module, example: torch.Tensor) -> None:
-        """Store a network as an MLflow model with its signature; `example` is a batch of at least two inputs."""
-        with _quiet():  # the import alone warns
+    def network(self, network: torch.nn.Module, images: ImageSet) -> None:
+        """Store a network as an MLflow model with its signature, and its weights as plain tensors beside it.
+
+        `images` are what it was made for, two at least.
+        """
+        with quiet():  # the import alone warns
             import mlflow.pytorch
             from mlflow.models import ModelSignature
             from mlflow.types import Schema, TensorSpec
 
-        network, example = copy.deepcopy(network).cpu().eval(), example.cpu()
+        network = copy.deepcopy(network).cpu().eval()
+        example = images.pixels(torch.arange(2, device=images.device)).cpu()
         with torch.no_grad():
             output = network(example)
         inputs, outputs = (
             Schema([TensorSpec(tensor.numpy().dtype, (-1, *tensor.shape[1:]))]) for tensor in (example, output)
         )
-        with _quiet():
+        with quiet(), tempfile.TemporaryDirectory() as folder:
+            weights = Path(folder) / WEIGHTS_FILE
+            save_weights(network, weights, images)
             mlflow.pytorch.log_model(
                 network,
                 name="model",
+                extra_files=[str(weights)],
                 signature=ModelSignature(inputs=inputs, outputs=outputs),
                 input_example=example.numpy(),
                 serialization_format="pt2",  # a traced graph: loading it runs no code of the file's
@@ -137,7 +147,7 @@ class Tracker:
     @uninterrupted()
     def few_shot_model(self, folder: Path, *, channels: int, image_size: tuple[int, int]) -> None:
         """Store a few-shot model: an MLflow model that takes support and query and answers with probabilities."""
-        with _quiet():  # the import alone warns
+        with quiet():  # the import alone warns
             import mlflow.pyfunc
             from mlflow.models import ModelSignature
             from mlflow.types import Schema, TensorSpec
@@ -151,7 +161,7 @@ class Tracker:
             ]
         )
         outputs = Schema([TensorSpec(np.dtype("float32"), (-1, -1))])
-        with _quiet():
+        with quiet():
             mlflow.pyfunc.log_model(
                 name="model",
                 loader_module=FEW_SHOT_LOADER,
@@ -160,6 +170,12 @@ class Tracker:
                 # Given, because MLflow would start a process to find out.
                 pip_requirements=[f"arelu-meta=={__version__}", f"torch=={torch.__version__.partition('+')[0]}"],
             )
+
+
+def save_weights(network: torch.nn.Module, path: Path, images: ImageSet) -> None:
+    """Write a network's tensors as safetensors, with what images it takes and its classes in the header."""
+    state = {name: value.detach().cpu().contiguous().clone() for name, value in network.state_dict().items()}
+    save_file(state, path, metadata=inputs_of(images).metadata(images.class_names))
 
 
 class NoTracker(Tracker):
@@ -182,6 +198,14 @@ def download_model(uri: str) -> Path:
         return Path(mlflow.artifacts.download_artifacts(artifact_uri=uri))
     except (MlflowException, OSError) as error:
         raise InputError(f"cannot fetch {uri}: {str(error).splitlines()[0]}") from error
+
+
+def finished_metrics(identity: str, *, experiment: str) -> dict[str, float] | None:
+    """Give the metrics of the last run of this identity that has finished, None where there is none."""
+    client, experiment_id = _open_store(os.environ.get("MLFLOW_TRACKING_URI") or DEFAULT_URI, experiment)
+    query = f"tags.spec_hash = '{identity}' and attributes.status = 'FINISHED'"
+    found = client.search_runs([experiment_id], query, order_by=["attributes.start_time DESC"], max_results=1)
+    return dict(found[0].data.metrics) if found else None
 
 
 def few_shot_data(folder: Path) -> Path:
@@ -288,7 +312,7 @@ def _store_lock(uri: str) -> Iterator[None]:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """MLflow warns about choices of its own; none of it is the user's doing."""
     logger = logging.getLogger("mlflow")
     level = logger.level

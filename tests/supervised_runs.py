@@ -1,4 +1,4 @@
-"""What the tests of classification, transfer and segmentation runs share."""
+"""What the tests of classification, transfer, fine-tuning and segmentation runs share."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,9 +10,11 @@ from mlflow import MlflowClient
 from torch import nn
 
 from arelu_meta import progress
+from arelu_meta.spec_finetune import FineTuneSpec
 from arelu_meta.spec_supervised import ClassifySpec, SegmentSpec, TransferSpec
 from arelu_meta.tracking import Tracker
 from tests.tiny_images import DIGITS, DISCS, NEGATIVE
+from tests.tiny_networks import TINY
 
 CLASSIFY: dict[str, Any] = {
     "task": "tiny",
@@ -25,6 +27,12 @@ TRANSFER: dict[str, Any] = {
     "pretraining": {"pretrain_epochs": 2, "pretrain_lr": 0.02},
     "training": {"lr": 0.01, "batch_size": 32, "epochs": 2},
     "report_epochs": [1, 2],
+}
+FINETUNE: dict[str, Any] = {
+    "task": "tiny",
+    "data": {"dataset": NEGATIVE, "split": "auto"},
+    "network": {"model": TINY, "activation": "arelu"},
+    "training": {"lr": 0.02, "batch_size": 32, "epochs": 3},
 }
 SEGMENT: dict[str, Any] = {
     "task": "tiny",
@@ -40,6 +48,10 @@ def classify_spec(**sections: Any) -> ClassifySpec:
 
 def transfer_spec(**sections: Any) -> TransferSpec:
     return TransferSpec.model_validate(merged(TRANSFER, sections))
+
+
+def finetune_spec(**sections: Any) -> FineTuneSpec:
+    return FineTuneSpec.model_validate(merged(FINETUNE, sections))
 
 
 def segment_spec(**sections: Any) -> SegmentSpec:

@@ -36,6 +36,15 @@ def execute(page: str) -> dict[str, Any]:
 
 
 @pytest.mark.usefixtures("workplace")
+def test_finetuning(capsys):
+    """Guessing gets a tenth of the 300 right, and more than half of them never."""
+    names = execute("finetuning.md")
+    right = names["classifier"].score(names["X"][300:600], names["y"][300:600])
+    assert right > 0.5
+    assert f"{right:.0%} of 300 right\n" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("workplace")
 def test_few_shot_classifier(capsys):
     names = execute("few_shot_classifier.md")
     classifier, x_new, y_new = names["classifier"], names["X_new"], names["y_new"]

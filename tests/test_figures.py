@@ -1,11 +1,12 @@
 import io
+import math
 
 import numpy as np
 import pytest
 from torch import nn
 
 from arelu_meta import activations
-from arelu_meta.figures import activation_curves, training_curve
+from arelu_meta.figures import activation_curves, rate_figure, training_curve
 
 
 def test_training_curve_draws_every_series():
@@ -49,3 +50,16 @@ def test_figures_are_drawn_off_screen():
     stream = io.BytesIO()
     training_curve({"train": [(1, 0.5)]}, title="", ylabel="").savefig(stream, format="png")
     assert stream.getvalue().startswith(b"\x89PNG")
+
+
+def test_rates_with_their_best_and_their_lost_ones():
+    """Two arms over two decades; one run of `b` diverged: three marks of `b` in all, the cross at its rate."""
+    series = {"a": [(0.01, 0.5), (0.1, 0.9)], "b": [(0.01, 0.7), (0.1, math.nan)]}
+    figure = rate_figure(series, {"a": (0.1, 0.9), "b": (0.01, 0.7)}, title="two arms")
+    (axes,) = figure.axes
+    assert axes.get_xscale() == "log"
+    crosses = [line for line in axes.lines if line.get_marker() == "x" and len(line.get_xdata())]
+    assert [line.get_xdata()[0] for line in crosses] == [0.1]
+    best = [line for line in axes.lines if line.get_markersize() == 8]
+    assert [(line.get_xdata()[0], line.get_ydata()[0]) for line in best] == [(0.1, 0.9), (0.01, 0.7)]
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["a", "b"]

@@ -4,10 +4,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 
 from arelu_meta.finetune import main
 from tests.supervised_runs import no_model
 from tests.tiny_images import DIGITS, NEGATIVE
+from tests.tiny_networks import TINY as TINY_NETWORK
+from tests.tiny_networks import saved_state
 from tests.tiny_runs import MLFLOW_WARNINGS
 
 pytestmark = MLFLOW_WARNINGS
@@ -27,6 +30,69 @@ def test_prints_the_result(store: Path, statuses: Callable, capsys: pytest.Captu
         assert part in captured.out
     assert f"{NEGATIVE}, fine-tuning 2/2  loss " in captured.err
     assert statuses(store) == ["FINISHED"]
+
+
+@pytest.mark.usefixtures("no_model")
+def test_any_network(store: Path, statuses: Callable, capsys: pytest.CaptureFixture[str]):
+    flags = ["--model", TINY_NETWORK, "--data", NEGATIVE, "--epochs", "2", "--activation", "arelu", "--device", "cpu"]
+    more = "--freeze-epochs 1 --layer-decay 0.5 --ema 0.5 --label-smoothing 0.1 --clip-norm 1 --schedule cosine "
+    more += "--optimizer adamw --weight-decay 0.1 --activation-weight-decay 0.1 --activation-lr-multiplier 0.1 "
+    more += "--accumulate 2 --class-weights --patience 3 --precision bf16 --warmup-epochs 1 --augment shift "
+    more += "--train-per-class 5 --resume"
+    assert main([*flags, *more.split()]) == 0
+    captured = capsys.readouterr()
+    assert captured.out.startswith(f"arelu in {TINY_NETWORK}: {NEGATIVE}, adamw lr 0.01, protocol sound, seed 0\n")
+    for part in ("(n = 40)", "2 sites from ReLU to AReLU", "50 to train, 3x28x28", "most mistaken for", "MLflow run"):
+        assert part in captured.out
+    assert "images/s" in captured.err
+    assert statuses(store) == ["FINISHED"]
+
+
+def test_help_shows_the_flags_of_the_kind_that_is_meant(capsys: pytest.CaptureFixture[str]):
+    for flags, shown, hidden in (
+        (["--help"], "--pretrain-lr", "--model-options"),
+        (["--model", "resnet18", "--help"], "--model-options", "--pretrain-lr"),
+        (["--task", "finetune", "--help"], "--train-per-class", "--source"),
+    ):
+        with pytest.raises(SystemExit):
+            main(flags)
+        text = capsys.readouterr().out
+        assert shown in text
+        assert hidden not in text
+
+
+MODEL = f"--model {TINY_NETWORK} --data {NEGATIVE}"
+BAD_MODEL = [
+    (f"--model resnet81 --data {NEGATIVE}", "unknown model 'resnet81'; did you mean 'resnet18'"),
+    (f"{MODEL} --activation arleu", "unknown activation 'arleu'; did you mean 'arelu'"),
+    (f"{MODEL} --weights nowhere.pth", "no weights file 'nowhere.pth'"),
+    (f"{MODEL} --weights code.pth", "code.pth is refused: it holds more than tensors"),
+    (f"{MODEL} --weights other.pth", "first.weight is 5x3x5x5 there and 6x3x5x5 here"),
+    (f"{MODEL} --image-size 5", "cannot take images of 3x5x5"),
+    (f"--model {TINY_NETWORK} --data tests.tiny_images:discs", "discs has one class"),
+    ("--model tests.tiny_networks:two_heads --data digits", "name it with --head; candidates: left, right"),
+    (f"{MODEL} --mean 0.5", "--mean has 1 numbers and --std 0; give as many of each"),
+    (f"{MODEL} --std 0 --mean 0", "deviations must be above 0"),
+    (f"{MODEL} --source digits", "unknown flag '--source'"),
+    ("--task digits_classify --model resnet18", "digits_classify.toml"),
+]
+
+
+@pytest.mark.parametrize(("flags", "message"), BAD_MODEL, ids=[flags for flags, _ in BAD_MODEL])
+def test_wrong_input_about_any_network_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], flags: str, message: str
+):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    torch.save({"head.weight": print}, "code.pth")
+    torch.save(saved_state(width=5), "other.pth")
+    assert main(flags.split()) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("error: ")
+    assert captured.err.count("\n") == 1
+    assert message in captured.err
+    assert {path.name for path in tmp_path.iterdir()} == {"code.pth", "other.pth"}
 
 
 BAD = [

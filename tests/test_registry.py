@@ -60,3 +60,9 @@ def test_entries_are_frozen(shapes: Registry[Entry]):
 def test_places_that_cannot_be_loaded(target: str, message: str):
     with pytest.raises(InputError, match=message):
         load_attribute(target)
+
+
+def test_a_method_of_a_class_is_reached():
+    assert load_attribute("collections:OrderedDict.fromkeys")(["a"]) == {"a": None}
+    with pytest.raises(InputError, match="unknown attribute of OrderedDict 'fromkey'; did you mean 'fromkeys'"):
+        load_attribute("collections:OrderedDict.fromkey")

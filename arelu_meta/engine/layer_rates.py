@@ -18,15 +18,18 @@ def layer_groups(
 ) -> list[dict[str, Any]]:
     """Make one group per layer and kind of parameter, with lr * layer_decay^(layers after it).
 
-    A layer is a top-level child of the network that has parameters, in the order in which it was built. Activation
-    parameters have a multiple of their layer's rate and a weight decay of their own. Schedules start from `base_lr`.
+    A layer is a top-level child of the network that has parameters, in the order in which it was built; of a plain
+    sequence (torchvision's `features`, a stage) each convolution, linear layer or block is one, with the norms and
+    activations behind it. Activation parameters have a multiple of their layer's rate and a weight decay of their
+    own. Schedules start from `base_lr`.
     """
     own = set(activation_parameters(network))
-    layers = list(dict.fromkeys(name.split(".")[0] for name, _ in network.named_parameters()))
+    layer_of = _layers(network, own)
+    layers = list(dict.fromkeys(layer_of.values()))
     groups: list[dict[str, Any]] = []
     for depth, layer in enumerate(layers):
         rate = lr * layer_decay ** (len(layers) - 1 - depth)
-        members = [(name, weight) for name, weight in network.named_parameters() if name.split(".")[0] == layer]
+        members = [(name, weight) for name, weight in network.named_parameters() if layer_of[name] == layer]
         weights = [weight for name, weight in members if name not in own]
         activations = [weight for name, weight in members if name in own]
         if weights:
@@ -35,3 +38,28 @@ def layer_groups(
             rate *= activation_lr_multiplier
             groups.append({"params": activations, "lr": rate, "base_lr": rate, "weight_decay": activation_weight_decay})
     return groups
+
+
+def _layers(network: nn.Module, own: set[str]) -> dict[str, str]:
+    """Map each parameter's name to its layer; norms in a sequence and activations belong to the layer before them."""
+    shapes = {name: parameter.dim() for name, parameter in network.named_parameters()}
+    starts: dict[str, list[str]] = {}  # top-level child -> members that weigh their inputs, in order
+    for name, dimensions in shapes.items():
+        top, _, rest = name.partition(".")
+        member = rest.partition(".")[0]
+        if dimensions > 1 and name not in own and member not in starts.setdefault(top, []):
+            starts[top].append(member)
+    plain = {name for name, child in network.named_children() if isinstance(child, nn.Sequential | nn.ModuleList)}
+    weighted = {name.partition(".")[0] for name in shapes if name not in own}
+    layer_of, last = {}, ""
+    for name in shapes:
+        top, _, rest = name.partition(".")
+        member = rest.partition(".")[0]
+        if top not in weighted and last:  # an activation on its own is no layer
+            pass
+        elif top not in plain or len(starts.get(top, ())) < 2:
+            last = top
+        elif member in starts[top] or not last.startswith(f"{top}."):
+            last = f"{top}.{member if member in starts[top] else starts[top][0]}"
+        layer_of[name] = last
+    return layer_of

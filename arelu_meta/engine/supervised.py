@@ -36,8 +36,18 @@ class Epoch:
 class SupervisedTrainer:
     """A network, its optimizer and what else training changes; `state_dict` holds all of it for a checkpoint."""
 
-    def __init__(self, network: nn.Module, batches: Batches, settings: OptimizationSection, loss: Loss) -> None:
+    def __init__(
+        self,
+        network: nn.Module,
+        batches: Batches,
+        settings: OptimizationSection,
+        loss: Loss,
+        *,
+        head: str | None = None,
+        keep_statistics: bool = False,
+    ) -> None:
         self.network, self.batches, self.settings, self.loss = network, batches, settings, loss
+        self.head, self.keep_statistics = head, keep_statistics
         self.optimizer = make_optimizer(network, settings)
         self.scaler = torch.amp.GradScaler(enabled=settings.precision == "fp16")
         self.averaged = (
@@ -78,16 +88,19 @@ class SupervisedTrainer:
 
     def _epoch(self, number: int) -> Epoch:
         start = time.perf_counter()
-        self._freeze(number)
         self.network.train()
+        self._freeze(number)
+        if self.keep_statistics or number <= self.settings.freeze_epochs:
+            self._hold_statistics()
         total_loss = torch.zeros((), device=self.batches.images.device)
         correct = torch.zeros((), device=self.batches.images.device)
-        steps = len(self.batches)
-        for step, numbers in enumerate(self.batches.orders()):
-            self._set_rate(number - 1 + step / steps)
-            accumulate = self.settings.accumulate
-            together = min(accumulate, steps - step // accumulate * accumulate)  # fewer at the end of a pass
-            loss, right = self._step(numbers, together, last=step % accumulate + 1 == together)
+        orders, accumulate = list(self.batches.orders()), self.settings.accumulate
+        for step, numbers in enumerate(orders):
+            self._set_rate(number - 1 + step / len(orders))
+            first = step // accumulate * accumulate
+            together = orders[first : first + accumulate]  # fewer at the end of a pass
+            weight = len(numbers) / sum(map(len, together))
+            loss, right = self._step(numbers, weight, last=step + 1 == first + len(together))
             total_loss += loss * len(numbers)
             correct += right
         count = len(self.batches.images)
@@ -97,15 +110,15 @@ class SupervisedTrainer:
         self.done = number
         return Epoch(number, mean, correct.item() / count, count / (time.perf_counter() - start))
 
-    def _step(self, numbers: Tensor, together: int, *, last: bool) -> tuple[Tensor, Tensor]:
-        """Add the gradient of one of the batches that make a step together; on the last of them, update."""
+    def _step(self, numbers: Tensor, weight: float, *, last: bool) -> tuple[Tensor, Tensor]:
+        """Add the gradient of one of the batches that make a step together, with its weight; on the last, update."""
         rank, world = distributed.rank(), distributed.world_size()
         share = len(numbers[rank::world]) / len(numbers)
         x, y = self.batches.gather(numbers[rank::world])
         with autocast(x.device, self.settings.precision):
             output = self.network(x)
             loss = self.loss(output, y)
-        self.scaler.scale(loss * (share / together)).backward()
+        self.scaler.scale(loss * (share * weight)).backward()
         if last:
             self.scaler.unscale_(self.optimizer)
             distributed.add_gradients(self.network.parameters())
@@ -132,10 +145,25 @@ class SupervisedTrainer:
             group["lr"] = group["base_lr"] * factor
 
     def _freeze(self, number: int) -> None:
-        if self.settings.freeze_epochs and number <= self.settings.freeze_epochs + 1:
-            head = head_parameters(self.network)
+        """Let only the head learn in the first epochs."""
+        frozen = self.settings.freeze_epochs
+        if frozen and number <= frozen + 1:
+            head = self._head_parameters()
             for name, parameter in self.network.named_parameters():
-                parameter.requires_grad_(number > self.settings.freeze_epochs or name in head)
+                parameter.requires_grad_(number > frozen or name in head)
+
+    def _hold_statistics(self) -> None:
+        """Let norms outside the head keep the statistics they have, and use them."""
+        inside = {name.rpartition(".")[0] for name in self._head_parameters()}
+        for name, module in self.network.named_modules():
+            if getattr(module, "running_mean", None) is not None and name not in inside:
+                module.eval()
+
+    def _head_parameters(self) -> frozenset[str]:
+        if self.head is None:
+            return head_parameters(self.network)
+        inside = self.network.get_submodule(self.head).named_parameters()
+        return frozenset(f"{self.head}.{name}" for name, _ in inside)
 
 
 def make_optimizer(network: nn.Module, settings: OptimizationSection) -> Optimizer:

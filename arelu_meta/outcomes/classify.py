@@ -8,6 +8,7 @@ from torch import nn
 
 from arelu_meta.metrics import confusion_matrix, top_k_accuracy
 from arelu_meta.outcomes.text import HELD_OUT, UNVERIFIED, block, where_to_look
+from arelu_meta.spec_finetune import FineTuneSpec
 from arelu_meta.spec_supervised import ClassifySpec
 from arelu_meta.statistics import Estimate, mean_interval
 from arelu_meta.tables import text_table
@@ -17,7 +18,7 @@ from arelu_meta.tables import text_table
 class ClassifyResult:
     """A trained network and its answers to the test images, (images, classes) logits, in their order."""
 
-    spec: ClassifySpec
+    spec: ClassifySpec | FineTuneSpec
     network: nn.Module
     class_names: tuple[str, ...]
     labels: np.ndarray
@@ -30,6 +31,11 @@ class ClassifyResult:
     run_id: str
     experiment_id: str
     tracking_uri: str
+
+    @property
+    def goal(self) -> str:
+        """What was to be learned, as titles say it."""
+        return self.spec.data.dataset if isinstance(self.spec, FineTuneSpec) else self.spec.task
 
     @property
     def test(self) -> Estimate:
@@ -49,6 +55,10 @@ class ClassifyResult:
         answers = torch.from_numpy(self.logits.argmax(1))
         return confusion_matrix(torch.from_numpy(self.labels), answers, len(self.class_names)).numpy()
 
+    def details(self) -> list[tuple[str, str]]:
+        """Labelled lines on what was trained; a network built from its spec needs none."""
+        return []
+
     def report(self) -> str:
         """Say what was run, how well it does, against what, and where to look at it."""
         spec, paper = self.spec, self.spec.evaluation.protocol == "paper"
@@ -61,11 +71,12 @@ class ClassifyResult:
         rows += [("chance", f"{100 / len(self.class_names):.2f} %"), ("held out", HELD_OUT[self.held_out])]
         if not self.verified:
             rows.append(UNVERIFIED)
+        rows += self.details()
         rows.append(("selected", f"epoch {self.selected_epoch} of {spec.training.epochs}"))
         rows.append(("time", f"{self.seconds:.1f} s"))
         rows += where_to_look(self.run_id, self.experiment_id, self.tracking_uri)
         title = (
-            f"{spec.network.activation} in {spec.network.backbone}: {spec.task}, {spec.training.optimizer} "
+            f"{spec.network.activation} in {spec.network.backbone}: {self.goal}, {spec.training.optimizer} "
             f"lr {spec.training.lr:g}, protocol {spec.evaluation.protocol}, seed {spec.seed}"
         )
         return f"{block(title, rows)}\n\n{self._class_table()}"

@@ -19,6 +19,7 @@ from arelu_meta.runs.session import Session, machine, session
 from arelu_meta.runs.split import load_split
 from arelu_meta.seeding import generator, global_stream
 from arelu_meta.spec import Execution, NetworkSection
+from arelu_meta.spec_finetune import FineTuneSpec
 from arelu_meta.spec_supervised import ClassifySpec, OptimizationSection
 from arelu_meta.tracking import Tracker
 
@@ -41,7 +42,7 @@ def run_classify(spec: ClassifySpec, execution: Execution, bar: progress.Bar) ->
             datasets={part: getattr(split, part) for part in PARTS},
             split=split,
         ) as opened:
-            return _fit_and_test(spec, trainer, split, opened)
+            return fit_and_test(spec, trainer, split, opened)
 
 
 def build_classifier(section: NetworkSection, images: ImageSet, *, seed: int) -> nn.Module:
@@ -61,20 +62,29 @@ def build_classifier(section: NetworkSection, images: ImageSet, *, seed: int) ->
 
 
 def make_trainer(
-    network: nn.Module, images: ImageSet, settings: OptimizationSection, *, seed: int, stream: str = "batches"
+    network: nn.Module,
+    images: ImageSet,
+    settings: OptimizationSection,
+    *,
+    seed: int,
+    stream: str = "batches",
+    head: str | None = None,
+    keep_statistics: bool = False,
 ) -> SupervisedTrainer:
-    """Make the trainer of a network on an image set; the order of the batches has a stream of its own."""
+    """Make the trainer of a network on an image set; the order of the batches has a stream of its own.
+
+    `head` is the path of the layer that frozen epochs train; None: the last one, as `head_parameters` finds it. With
+    `keep_statistics` batch norms outside it stay as they are.
+    """
     batches = Batches(images, settings.batch_size, generator(seed, stream), augment=augment(settings.augment))
     loss = cross_entropy(images, label_smoothing=settings.label_smoothing, class_weights=settings.class_weights)
-    return SupervisedTrainer(network, batches, settings, loss)
+    return SupervisedTrainer(network, batches, settings, loss, head=head, keep_statistics=keep_statistics)
 
 
-def _fit_and_test(
-    spec: ClassifySpec,
-    trainer: SupervisedTrainer,
-    split: Split,
-    opened: Session,
+def fit_and_test(
+    spec: ClassifySpec | FineTuneSpec, trainer: SupervisedTrainer, split: Split, opened: Session
 ) -> ClassifyResult:
+    """Train to the end or from a checkpoint on, test what was selected, and store it all."""
     start, sound = time.monotonic(), spec.evaluation.protocol == "sound"
     fitted, tracker = Fitted(), opened.tracker
     if opened.checkpoint is not None:
@@ -131,10 +141,12 @@ def _record(result: ClassifyResult, split: Split, tracker: Tracker) -> None:
     prefix = "test" if spec.evaluation.protocol == "sound" else "paper/best_epoch_test"
     values = {f"{prefix}/accuracy": test.mean, f"{prefix}/n": test.n}
     values |= {f"{prefix}/accuracy_ci95_low": test.low, f"{prefix}/accuracy_ci95_high": test.high}
+    if "validation" in result.curves:
+        values["validation/selected_accuracy"] = max(score for _, score in result.curves["validation"])
     if result.top5 is not None:
         values[f"{prefix}/accuracy_top5"] = result.top5
     tracker.metrics(values, last)
-    title = f"{spec.network.activation} in {spec.network.backbone} on {spec.task}"
+    title = f"{spec.network.activation} in {spec.network.backbone} on {result.goal}"
     tracker.figure(
         training_curve(result.curves, title=title, ylabel="accuracy", xlabel="epoch"), "figures/training_curve.png"
     )
@@ -144,4 +156,4 @@ def _record(result: ClassifyResult, split: Split, tracker: Tracker) -> None:
         tracker.figure(drawn, "figures/activation_curves.png")
     rows = zip(result.labels.tolist(), result.logits.argmax(1).tolist(), strict=True)
     tracker.text("label,prediction\n" + "".join(f"{label},{answer}\n" for label, answer in rows), "predictions.csv")
-    tracker.network(result.network, split.test.pixels(torch.arange(2, device=split.test.device)))
+    tracker.network(result.network, split.test)

@@ -151,4 +151,4 @@ def _record(result: SegmentResult, test: ImageSet, tracker: Tracker) -> None:
         )
     rows = "".join(f"{name},{score:.6f},{result.slices[name]}\n" for name, score in result.patients.items())
     tracker.text(f"patient,dice,slices\n{rows}", "patients.csv")
-    tracker.network(result.network, test.pixels(torch.arange(2, device=test.device)))
+    tracker.network(result.network, test)

@@ -18,7 +18,7 @@ def load_split(section: DataSection, *, root: str | None = None, fit: FitSection
     images = data.load(section.dataset, root=root, **section.dataset_options)
     if fit is not None:
         images = fit_images(images, channels=fit.channels, image_size=fit.image_size, resize=fit.resize)
-    split = _divided(images, section)
+    split = divided(images, section)
     return split if fit is None or fit.normalise else without_statistics(split)
 
 
@@ -28,7 +28,11 @@ def without_statistics(split: Split) -> Split:
     return replace(split, **parts)
 
 
-def _divided(images: ImageSet, section: DataSection) -> Split:
+def divided(images: ImageSet, section: DataSection) -> Split:
+    """Divide images as the spec says."""
+    if section.split == "auto":
+        chosen = "published" if {"train", "test"} <= set(images.parts) else "by_image"
+        return divided(images, section.model_copy(update={"split": chosen}))
     if section.split == "by_image":
         return splits.by_image(images, validation=section.validation, test=section.test, seed=EVALUATION_SEED)
     if section.split == "by_class":

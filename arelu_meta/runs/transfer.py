@@ -185,4 +185,4 @@ def _record(result: TransferResult, target: Split, tracker: Tracker) -> None:
     drawn = activation_curves(result.network, title=f"learned activations: {title}")
     if drawn is not None:
         tracker.figure(drawn, "figures/activation_curves.png")
-    tracker.network(result.network, target.test.pixels(torch.arange(2, device=target.test.device)))
+    tracker.network(result.network, target.test)

@@ -6,7 +6,7 @@ together: at beta = -17 the excess drowns in float32 and so does the gradient. `
 thirty times smaller than what alpha = 0.01 leaves below zero, and a gradient of 0.00034 times the sum over the feature
 map. Alpha starts a hair inside its interval, so it learns; a first step downwards still takes it out of the hard clamp
 for good, and `clamp="straight_through"` is the option against that. Where the gain can go into the next layer (see
-`folding`) it does, and beta is free.
+`folding`) it does, and beta is free. Where the old one was ReLU6, its bound stays above the new one.
 """
 
 import copy
@@ -18,12 +18,14 @@ from torch import Tensor, fx, nn
 
 from arelu_meta.activations.apl import APL
 from arelu_meta.activations.arelu import ALPHA_HIGH, ALPHA_LOW, AReLU, raw_alpha
+from arelu_meta.activations.capped import Capped
 from arelu_meta.activations.comb import Comb
 from arelu_meta.activations.controls import AReLUFrozen, AReLUUnit, ReLUGain
 from arelu_meta.activations.paper_variants import CombPaper
 from arelu_meta.activations.rrelu import RReLU
 
 BETA = -8.0
+RELU6_CAP = 6.0
 # 0.01 in float32 is below 0.01, where the hard clamp lets no gradient through; the smooth clamp never reaches 0.01.
 _MARGINS = {"hard": 1e-8, "straight_through": 1e-8, "sigmoid": 1e-3}
 # f(c x) = c f(x) for c > 0: a factor may stand before or after.
@@ -69,6 +71,11 @@ def start_like(new: nn.Module, slope: Tensor, options: dict[str, Any]) -> None:
         new.shares.copy_(torch.tensor([mean, 1 - mean]))
     elif isinstance(new, CombPaper):
         new.share.fill_(mean)
+
+
+def capped_like(new: nn.Module, kind: str) -> nn.Module:
+    """Keep the bound of ReLU6: without it the signal of a trained network grows from layer to layer."""
+    return Capped(new, RELU6_CAP) if kind == "relu6" else new
 
 
 @torch.no_grad()

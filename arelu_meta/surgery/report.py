@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from torch import Tensor, nn
 
+from arelu_meta.activations.capped import Capped
 from arelu_meta.surgery.rewriting import ForwardText
 from arelu_meta.tables import text_table
 
@@ -19,6 +20,15 @@ class Site:
     parameters: int
     residual: float | None
     folded_into: str | None
+
+
+def label(module: nn.Module) -> str:
+    """Name an activation as reports do.
+
+    >>> label(Capped(nn.ReLU(), 6.0))
+    'ReLU up to 6'
+    """
+    return f"{label(module.base)} up to {module.cap:g}" if isinstance(module, Capped) else type(module).__name__
 
 
 @dataclass(frozen=True)

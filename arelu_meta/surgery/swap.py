@@ -13,8 +13,8 @@ from arelu_meta.errors import InputError
 from arelu_meta.surgery.folding import Readers
 from arelu_meta.surgery.kinds import asked_kinds, module_kind, old_function
 from arelu_meta.surgery.network import MODES, Network, Part
-from arelu_meta.surgery.preserving import gain, old_slope, residual, start_like
-from arelu_meta.surgery.report import OldForward, OldModule, OldWeight, Site, SwapReport
+from arelu_meta.surgery.preserving import capped_like, gain, old_slope, residual, start_like
+from arelu_meta.surgery.report import OldForward, OldModule, OldWeight, Site, SwapReport, label
 from arelu_meta.surgery.rewriting import current_forward, forward_text, set_forward
 from arelu_meta.surgery.sites import CallSite, call_sites
 
@@ -74,7 +74,7 @@ def restore(model: nn.Module, report: SwapReport) -> None:
     """
     present = dict(model.named_modules(remove_duplicate=False))
     for site in report.sites:
-        if site.name not in present or type(present[site.name]).__name__ != site.new:
+        if site.name not in present or label(present[site.name]) != site.new:
             raise InputError(
                 f"this {type(model).__name__} has no {site.new} at {site.name!r}; the report is not its own"
             )
@@ -148,6 +148,7 @@ def _make(
     factor, layer = None, None
     if readers is not None:
         start_like(new, slope, options)
+        new = capped_like(new, site.kind)
         factor = gain(new)
         if factor is not None and factor != 1:
             layer = readers.layer(site)
@@ -155,7 +156,7 @@ def _make(
     record = Site(
         name=site.name,
         old=site.old,
-        new=type(new).__name__,
+        new=label(new),
         shared=site.calls,
         parameters=sum(parameter.numel() for parameter in new.parameters()),
         residual=residual(new, old_function(site.node, site.part.modules), scale),

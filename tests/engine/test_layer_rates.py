@@ -1,9 +1,13 @@
+from collections import OrderedDict
+
 import pytest
 import torch
 from torch import nn
+from torchvision.models import resnet18
 
 from arelu_meta import activations
 from arelu_meta.engine.layer_rates import layer_groups
+from arelu_meta.surgery import swap
 
 
 class Small(nn.Module):
@@ -38,6 +42,32 @@ def test_rates_and_weight_decay_by_hand():
     assert [group["lr"] for group in groups] == pytest.approx([0.2, 0.4, 1.2, 0.8])
     assert [group["base_lr"] for group in groups] == [group["lr"] for group in groups]
     assert [group["weight_decay"] for group in groups] == [0.01, 0.01, 0.002, 0.01]
+
+
+def test_a_sequence_is_taken_apart_into_its_layers():
+    """Two convolutions, each with its norm and activation, and a head: 0.25, 0.5, 1; one group of weights for each."""
+    features = nn.Sequential(
+        nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), activations.build("arelu"), nn.Conv2d(4, 4, 3), nn.BatchNorm2d(4)
+    )
+    network = nn.Sequential(OrderedDict(features=features, flat=nn.Flatten(), head=nn.Linear(4, 2)))
+    groups = layer_groups(network, lr=1.0, layer_decay=0.5)
+    assert [(group["lr"], len(group["params"])) for group in groups] == [(0.25, 4), (0.25, 2), (0.5, 4), (1.0, 2)]
+
+
+def test_blocks_of_a_stage_are_layers_and_activations_are_not():
+    """resnet18 of torchvision: conv1, bn1, eight blocks and fc are eleven rates, from 0.5^10 to 1, swapped or not."""
+    network = resnet18()
+    rates = [0.5**depth for depth in range(10, -1, -1)]
+    assert [group["lr"] for group in layer_groups(network, lr=1.0, layer_decay=0.5)] == rates
+    swap(network, "arelu")
+    assert sorted({group["lr"] for group in layer_groups(network, lr=1.0, layer_decay=0.5)}) == rates
+
+
+def test_an_activation_behind_the_head_leaves_the_head_the_last_layer():
+    """As in networks that make their one activation last: it has the rate of the layer before it in the list."""
+    network = nn.Sequential(OrderedDict(body=nn.Linear(2, 2), head=nn.Linear(2, 2), act=activations.build("arelu")))
+    groups = layer_groups(network, lr=1.0, layer_decay=0.5)
+    assert [(group["lr"], len(group["params"])) for group in groups] == [(0.5, 2), (1.0, 2), (1.0, 2)]
 
 
 def test_plain_settings_give_all_the_same_rate():

@@ -120,6 +120,14 @@ def test_a_group_of_batches_cut_short_has_its_full_weight():
     assert equal(short.network, plain, atol=1e-6)
 
 
+def test_a_smaller_last_batch_counts_by_its_images():
+    """22 images are batches of 8, 8, 6: the three together are the whole set at once, 6 with the weight of 6."""
+    parts, whole = trainer(accumulate=3), trainer(batch_size=22)
+    for _ in zip(parts.epochs(), whole.epochs(), strict=True):
+        assert equal(parts.network, whole.network, atol=1e-6)
+    assert not equal(whole.network, network(), atol=1e-3)
+
+
 def test_clipped_gradients():
     """One step of plain SGD moves the weights by lr times the norm of the gradient: 0.1 x 0.05 when clipped to 0.05."""
     clipped, free = (trainer(batch_size=22, epochs=1, momentum=0.0, clip_norm=norm) for norm in (0.05, None))
@@ -161,6 +169,39 @@ def test_frozen_epochs_train_the_head_alone():
     assert [torch.equal(a, b) for a, b in pairwise(bodies)] == [True, True, False, False]
     assert not any(torch.equal(a, b) for a, b in pairwise(heads))
     assert all(parameter.requires_grad for parameter in ours.network.parameters())
+
+
+def test_frozen_norms_keep_their_statistics_and_use_them():
+    """Frozen, the body is the network in evaluation; from the third epoch on its statistics move."""
+    net = network(norm=True)
+    ours, means, modes = trainer(net, freeze_epochs=2, epochs=3), [net.norm.running_mean.clone()], []
+    net.norm.register_forward_pre_hook(lambda module, _: modes.append(module.training))
+    for _ in ours.epochs():
+        means.append(net.norm.running_mean.clone())
+    assert [torch.equal(a, b) for a, b in pairwise(means)] == [True, True, False]
+    assert modes == [False] * 6 + [True] * 3
+
+
+def test_statistics_may_be_kept_all_along():
+    net = network(norm=True)
+    section = OptimizationSection(batch_size=8, epochs=2, lr=0.1)
+    batches = Batches(images(), 8, torch.Generator().manual_seed(5))
+    list(SupervisedTrainer(net, batches, section, F.cross_entropy, keep_statistics=True).epochs())
+    first = network(norm=True)
+    assert torch.equal(net.norm.running_mean, first.norm.running_mean)
+    assert not torch.equal(net.norm.weight, first.norm.weight)
+
+
+def test_the_head_may_be_named():
+    """`norm` as the head: it alone learns in frozen epochs, and its statistics move."""
+    net = network(norm=True)
+    section = OptimizationSection(batch_size=8, epochs=1, lr=0.1, freeze_epochs=1)
+    batches = Batches(images(), 8, torch.Generator().manual_seed(5))
+    list(SupervisedTrainer(net, batches, section, F.cross_entropy, head="norm").epochs())
+    first = network(norm=True)
+    assert torch.equal(net.head.weight, first.head.weight)
+    assert not torch.equal(net.norm.weight, first.norm.weight)
+    assert not torch.equal(net.norm.running_mean, first.norm.running_mean)
 
 
 def test_rates_follow_the_schedule():

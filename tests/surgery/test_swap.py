@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from arelu_meta.activations.parameters import activation_parameters
 from arelu_meta.errors import InputError
 from arelu_meta.surgery import restore, swap
 from tests.surgery.counting import count_calls, count_kernels
@@ -279,11 +280,30 @@ def test_preserve_is_exact_where_the_activation_can(old: nn.Module, new: str, x:
 
 
 def test_what_cannot_be_preserved_is_reported():
-    """At x = 1000 relu6 gives 6 and AReLU (1 + sigmoid(-8)) 1000; gelu's slope at 0- is 1/2, AReLU's 0.01."""
-    (site,) = swap(nn.Sequential(nn.ReLU6()), "arelu", preserve=True).sites
-    assert site.residual == pytest.approx(1 + EXCESS - 0.006, rel=1e-6)
+    """Gelu's slope at 0- is 1/2, AReLU's 0.01."""
     (site,) = swap(nn.Sequential(nn.GELU()), "arelu", preserve=True).sites
     assert site.residual == pytest.approx(0.49, abs=0.01)
+
+
+def test_the_bound_of_relu6_is_kept_and_taken_away_again():
+    """min(AReLU, 6) leaves 0.01 below zero; prelu at slope 0 nothing. Without `preserve` there is no bound."""
+    x = torch.tensor([[-100.0, -1.0, 0.5, 5.0, 7.0, 1000.0]])
+    wanted = torch.tensor([[-1.0, -0.01, 0.5, 5.0, 6.0, 6.0]])
+    model = nn.Sequential(nn.ReLU6(), nn.Linear(6, 2))
+    report = swap(model, "arelu", preserve=True)
+    (site,) = report.sites
+    assert (site.new, site.parameters, site.folded_into) == ("AReLU up to 6", 2, None)
+    assert site.residual == pytest.approx(0.01, rel=1e-5)
+    torch.testing.assert_close(model[0](x), wanted, rtol=1e-3, atol=0)
+    assert list(activation_parameters(model)) == ["0.base.alpha", "0.base.beta"]
+    restore(model, report)
+    assert type(model[0]) is nn.ReLU6
+    exact = nn.Sequential(nn.ReLU6())
+    swap(exact, "prelu", preserve=True)
+    assert torch.equal(exact(x), nn.ReLU6()(x))
+    free = nn.Sequential(nn.ReLU6())
+    swap(free, "relu")
+    assert free(x).max() == 1000
 
 
 class Masked(nn.Module):

@@ -1,4 +1,4 @@
-"""scikit-learn estimators: a meta-trained model as a classifier that is fitted with a few examples.
+"""`FewShotClassifier`: a meta-trained model as a classifier that is fitted with a few examples.
 
 from arelu_meta.estimators import FewShotClassifier
 
@@ -101,7 +101,7 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
                 hidden=self.hidden,
                 steps=TABULAR_STEPS if self.steps is None else self.steps,
                 lr=TABULAR_LR if self.lr is None else self.lr,
-                seed=_seed(self.random_state),
+                seed=drawn_seed(self.random_state),
             )
             self.transductive_ = False
             return self
@@ -150,7 +150,7 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
             raise InputError(f"lr = {lr!r}; give a number above 0")
 
 
-def _seed(random_state: int | np.random.RandomState | None) -> int:
+def drawn_seed(random_state: int | np.random.RandomState | None) -> int:
     """Draw a seed; None draws from the system, because a fit leaves numpy's global generator alone."""
     source = np.random.RandomState() if random_state is None else check_random_state(random_state)
     return int(source.randint(2**31 - 1))

@@ -1,0 +1,38 @@
+"""Take a trained network out of the store.
+
+python -m arelu_meta.export RUN_ID --to safetensors
+python -m arelu_meta.export RUN_ID --to onnx --output exported/
+"""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from arelu_meta import command_line
+
+KINDS = ("safetensors", "torch_export", "onnx")
+
+
+def command(argv: Sequence[str] | None = None) -> None:
+    """Fetch, write, check and say where it is."""
+    parser = command_line.Parser(
+        prog="python -m arelu_meta.export", description="Write the network of a classify, finetune or segment run."
+    )
+    parser.add_argument("run", metavar="RUN", help="id of an MLflow run, or a model URI (runs:/..., models:/...)")
+    parser.add_argument("--to", choices=KINDS, default="safetensors", help="format [safetensors]")
+    parser.add_argument("--output", metavar="DIR", help="folder to write into [export-RUN]")
+    given = parser.parse_args(argv)
+    from arelu_meta.exporting.formats import write
+    from arelu_meta.exporting.stored import load_stored
+
+    folder = Path(given.output or f"export-{given.run.replace(':', '').strip('/').replace('/', '-')}")
+    sys.stdout.write("\n".join(write(load_stored(given.run), given.to, folder)) + "\n")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command and give its exit code."""
+    return command_line.main(command, argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

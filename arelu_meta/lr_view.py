@@ -1,0 +1,75 @@
+"""Fine-tune at learning rates over decades, activation by activation, and draw accuracy against the rate.
+
+python -m arelu_meta.lr_view --lr-sweep 1e-4:1 --arms own arelu relu_gain
+python -m arelu_meta.lr_view --model resnet18 --weights DEFAULT --data my_folder/ --arms own arelu --seeds 0 1 2
+
+Takes all flags of `python -m arelu_meta.finetune --model`; runs that have finished are not run again.
+"""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from arelu_meta import cli, command_line
+from arelu_meta.errors import InputError
+from arelu_meta.spec_finetune import FineTuneSpec
+
+if TYPE_CHECKING:
+    from arelu_meta.comparison.learning_rates import Point
+
+DESCRIPTION = (
+    "Fine-tune at learning rates over decades, activation by activation, and draw accuracy against the rate. "
+    "Flags of its own: --lr-sweep LOW:HIGH[:PER_DECADE], the rates [1e-4:1]; --arms NAME ..., the activations, 'own' "
+    "for the network's [own arelu relu_gain]; --seeds N ... [0]; --output DIR, for table, CSV and figure [lr_view]. "
+    "All others are those of finetune --model; --lr, --activation and --seed are replaced."
+)
+
+
+def command(argv: Sequence[str] | None = None) -> None:
+    """Run what has not been run, and write table and figure."""
+    own = command_line.Parser(add_help=False, allow_abbrev=False)
+    own.add_argument("--lr-sweep", default="1e-4:1")
+    own.add_argument("--arms", nargs="+", default=["own", "arelu", "relu_gain"])
+    own.add_argument("--seeds", nargs="+", default=["0"])
+    own.add_argument("--output", default="lr_view")
+    given, rest = own.parse_known_args(argv)
+    spec, execution = cli.parse(
+        FineTuneSpec, module="arelu_meta.lr_view", description=DESCRIPTION, default_task="finetune", argv=rest
+    )
+    if not all(seed.isdecimal() for seed in given.seeds):
+        raise InputError(f"--seeds {' '.join(given.seeds)}: give whole numbers from 0 on")
+    from arelu_meta import tracking
+    from arelu_meta.comparison import learning_rates
+    from arelu_meta.figures import rate_figure
+
+    lrs = learning_rates.rates(given.lr_sweep)
+    specs = learning_rates.cells(spec, given.arms, lrs, [int(seed) for seed in given.seeds])
+    tracking.check_store(execution.experiment)
+    done = 0
+
+    def on_point(point: "Point", found: bool) -> None:
+        nonlocal done
+        done += 1
+        score = f"validation % {learning_rates.percent(point.validation)}" + ("  (from the store)" if found else "")
+        sys.stderr.write(f"{done}/{len(specs)}  {point.arm}  lr {point.lr:g}  seed {point.seed}  {score}\n")
+
+    points = learning_rates.sweep(specs, execution, on_point)
+    folder = Path(given.output)
+    folder.mkdir(parents=True, exist_ok=True)
+    text = learning_rates.table(points)
+    (folder / "table.txt").write_text(text + "\n")
+    (folder / "points.csv").write_text(learning_rates.csv(points))
+    title = f"{spec.network.model} fine-tuned on {spec.data.dataset}, seeds {' '.join(given.seeds)}"
+    best = {one.arm: (one.lr, one.validation) for one in learning_rates.best_rates(points)}
+    rate_figure(learning_rates.means(points, "validation"), best, title=title).savefig(folder / "lr_view.png", dpi=150)
+    sys.stdout.write(f"{text}\n\nfigure: {folder / 'lr_view.png'}\n")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command and give its exit code."""
+    return command_line.main(command, argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,166 @@
+"""Read weights from a file, a publisher or MLflow, and put them into a network. No code in a file is run."""
+
+import hashlib
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from arelu_meta import tracking
+from arelu_meta.data.download import OFFLINE
+from arelu_meta.data.inputs import Inputs, from_metadata
+from arelu_meta.errors import InputError, unknown
+from arelu_meta.pretrained.networks import SIDE_OUTPUTS, family, timm
+
+WRAPPERS = ("state_dict", "model_state_dict", "model", "network", "state_dict_ema")  # keys that checkpoints nest under
+PREFIXES = ("module.", "_orig_mod.")  # what DataParallel and torch.compile put before every name
+COUNTER = "num_batches_tracked"  # files from before torch 0.4.1 have none
+
+
+@dataclass(frozen=True, eq=False)
+class Weights:
+    """Tensors by name, where they came from, and what images they were trained on where the file says so."""
+
+    source: str
+    state: Mapping[str, Tensor] = field(default_factory=dict)
+    inputs: Inputs | None = None
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 over names and values."""
+        sha = hashlib.sha256()
+        for name in sorted(self.state):
+            sha.update(name.encode())
+            sha.update(self.state[name].detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+        return sha.hexdigest()
+
+
+def read_weights(source: str, *, model: str) -> Weights:
+    """Read a .safetensors, a .pth (tensors only), an MLflow URI, or weights that are published with `model`."""
+    if source == "none":
+        return Weights(source)
+    path = Path(source).expanduser()
+    if ":/" in source:
+        return _from_mlflow(source)
+    if path.is_file():
+        return _from_file(path)
+    if path.suffix or len(path.parts) > 1:
+        raise InputError(f"no weights file {source!r}; check the path, or give DEFAULT for published weights")
+    return Weights(source, _published(source, model))
+
+
+def load_weights(network: nn.Module, weights: Weights, *, model: str, head: str) -> None:
+    """Put weights into a network; the head's are left out where the file has other classes, all others must fit."""
+    skipped = SIDE_OUTPUTS.get(model, ())
+    state = {name: value for name, value in weights.state.items() if not name.startswith(skipped)}
+    own = network.state_dict()
+    for name in {f"{head}.weight", f"{head}.bias"} & state.keys() & own.keys():
+        if state[name].shape[1:] == own[name].shape[1:]:
+            state[name] = state[name] if state[name].shape == own[name].shape else own[name]
+    missing = [name for name in own if name not in state and not name.endswith(COUNTER)]
+    foreign = [name for name in state if name not in own]
+    shapes = [name for name in own if name in state and state[name].shape != own[name].shape]
+    problems = [f"{name} is {_shape(state[name])} there and {_shape(own[name])} here" for name in shapes]
+    problems += [f"{name!r} is missing" for name in missing] + [f"{name!r} is not in the network" for name in foreign]
+    if problems:
+        more = f" (and {len(problems) - 3} more)" if len(problems) > 3 else ""
+        first = "; ".join([*problems[:1], *problems[len(shapes) :][:1], *problems[len(shapes) + len(missing) :][:1]])
+        raise InputError(f"{weights.source} holds no weights of {model}: {first}{more}")
+    network.load_state_dict({**own, **state})
+
+
+def _from_file(path: Path) -> Weights:
+    if path.suffix == ".safetensors":
+        try:
+            with safe_open(path, "pt") as file:
+                metadata = file.metadata()
+            return Weights(str(path), load_file(path), from_metadata(metadata))
+        except (SafetensorError, OSError) as error:
+            raise InputError(f"{path} is not a readable safetensors file ({error}); download it anew") from error
+    try:
+        content = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:
+        raise InputError(
+            f"{path} is refused: it holds more than tensors, or is no checkpoint ({type(error).__name__}); "
+            "no code in it was run; save its state_dict() alone, best as .safetensors"
+        ) from error
+    return Weights(str(path), _unwrapped(content, path))
+
+
+def _unwrapped(content: Any, path: Path) -> dict[str, Tensor]:
+    """Find the tensors in a checkpoint that nests them, and drop the prefix of wrappers."""
+    for key in WRAPPERS:
+        if isinstance(content, Mapping) and isinstance(content.get(key), Mapping):
+            content = content[key]
+            break
+    if not isinstance(content, Mapping) or not content:
+        raise InputError(f"{path} holds a {type(content).__name__}; save the state_dict() of a network")
+    for name, value in content.items():
+        if not isinstance(value, Tensor):
+            raise InputError(f"{path}: {name!r} is a {type(value).__name__}, not a tensor; save the state_dict() alone")
+    state = dict(content)
+    for prefix in PREFIXES:
+        if all(name.startswith(prefix) for name in state):
+            state = {name.removeprefix(prefix): value for name, value in state.items()}
+    return state
+
+
+def _from_mlflow(uri: str) -> Weights:
+    place = tracking.download_model(uri)
+    files = sorted(place.rglob("*.safetensors")) if place.is_dir() else [place]
+    if len(files) != 1:
+        raise InputError(f"{uri} holds {len(files)} safetensors files, not one; name the file: {uri}/PATH.safetensors")
+    read = _from_file(files[0])
+    return Weights(uri, read.state, read.inputs)
+
+
+def _published(name: str, model: str) -> dict[str, Tensor]:
+    place, bare = family(model), model.rpartition("/")[2]
+    if place not in ("torchvision", "timm"):
+        raise InputError(f"no weights are published with {model}; give a .safetensors or .pth file, or an MLflow URI")
+    if place == "timm":
+        return _from_timm(name, bare)
+    from torchvision import models
+
+    known = models.get_model_weights(bare).__members__
+    if name not in known:
+        raise unknown(f"weights of {model}:", name, known)
+    chosen = known[name]
+    cached = Path(torch.hub.get_dir()) / "checkpoints" / chosen.url.rpartition("/")[2]
+    _check_online(chosen.url, cached=cached.is_file())
+    try:
+        return dict(chosen.get_state_dict(progress=False, check_hash=True))
+    except (OSError, RuntimeError) as error:
+        raise _no_download(chosen.url, error) from error
+
+
+def _from_timm(name: str, bare: str) -> dict[str, Tensor]:
+    tag = bare if name == "DEFAULT" else f"{bare.partition('.')[0]}.{name}"
+    known = timm().list_pretrained(f"{bare.partition('.')[0]}.*")
+    if name != "DEFAULT" and tag not in known:
+        raise unknown(f"weights of timm/{bare}:", name, [entry.partition(".")[2] for entry in known])
+    _check_online(tag, cached=False)
+    try:
+        return timm().create_model(tag, pretrained=True).state_dict()
+    except Exception as error:  # the hub's own errors have no common root
+        raise _no_download(tag, error) from error
+
+
+def _check_online(what: str, *, cached: bool) -> None:
+    if not cached and os.environ.get(OFFLINE, "0") not in ("", "0"):
+        raise _no_download(what, OSError(f"{OFFLINE} is set"))
+
+
+def _no_download(what: str, error: Exception) -> InputError:
+    reason = (str(error).splitlines() or [type(error).__name__])[0]
+    return InputError(f"cannot download {what}: {reason}; fetch it elsewhere and give the file to --weights")
+
+
+def _shape(tensor: Tensor) -> str:
+    return "x".join(map(str, tensor.shape)) or "a number"

@@ -1,0 +1,77 @@
+"""Networks by name, and what a wrong name says."""
+
+import sys
+
+import pytest
+import torch
+from torch import nn
+
+from arelu_meta.data.imageset import ImageSet
+from arelu_meta.errors import InputError
+from arelu_meta.pretrained.networks import build, family
+
+IMAGES = ImageSet("noise", torch.zeros(4, 3, 28, 28, dtype=torch.uint8), torch.tensor([0, 1, 0, 1]), ("a", "b"))
+
+
+@pytest.mark.parametrize(
+    ("name", "place"),
+    [
+        ("resnet18", "torchvision"),
+        ("timm/resnet18", "timm"),
+        ("arelu_meta/resnet18", "arelu_meta"),
+        ("mnist_conv", "arelu_meta"),
+        ("levit_128s", "timm"),
+        ("tests.tiny_networks:tiny", "function"),
+    ],
+)
+def test_family(name, place):
+    assert family(name) == place
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("resnet81", r"unknown model 'resnet81'; did you mean 'resnet18'"),
+        ("timm/levit_128x", r"did you mean 'timm/levit_128'"),
+        ("levit_128x", r"did you mean 'timm/levit_128'"),
+        ("qqqqqqqq", r"see torchvision.models.list_models\(\)"),
+        ("nobody/resnet18", "give NAME, timm/NAME, arelu_meta/NAME or package.module:function"),
+        ("tests.no_such:thing", "cannot import 'tests.no_such'"),
+        ("tests.tiny_networks:tini", "did you mean 'tiny'"),
+        ("tests.tiny_networks:no_network", "gives a int, not a torch.nn.Module"),
+    ],
+)
+def test_wrong_names(name, message):
+    with pytest.raises(InputError, match=message) as raised:
+        build(name, {}, images=IMAGES, state={})
+    assert "\n" not in str(raised.value)
+
+
+def test_without_timm(monkeypatch):
+    monkeypatch.setitem(sys.modules, "timm", None)
+    with pytest.raises(InputError, match="timm is not installed; pip install timm"):
+        family("timm/resnet18")
+    with pytest.raises(InputError, match=r"did you mean 'resnet18'.*\(timm is not installed\)"):
+        family("resnet81")
+
+
+def test_a_method_of_a_class_and_options():
+    made = build("torch.nn:Linear", {"in_features": 2, "out_features": 3}, images=IMAGES, state={})
+    assert (made.in_features, made.out_features) == (2, 3)
+    with pytest.raises(InputError, match="tiny cannot be built with depth=3"):
+        build("tests.tiny_networks:tiny", {"depth": 3}, images=IMAGES, state={})
+
+
+def test_side_outputs_are_left_out():
+    """googlenet and inception_v3 give tuples in training otherwise."""
+    network = build("googlenet", {}, images=IMAGES, state={})
+    assert isinstance(network.train()(torch.zeros(2, 3, 64, 64)), torch.Tensor)
+
+
+def test_ours_take_the_channels_of_the_weights():
+    grey = build("mnist_conv", {}, images=IMAGES, state={"block1.0.weight": torch.zeros(10, 1, 5, 5)})
+    colour = build("mnist_conv", {"activation": "arelu"}, images=IMAGES, state={})
+    convolutions = [next(m for m in net.modules() if isinstance(m, nn.Conv2d)).in_channels for net in (grey, colour)]
+    assert convolutions == [1, 3]
+    assert any(name.endswith("alpha") for name, _ in colour.named_parameters())
+    assert not any(name.endswith("alpha") for name, _ in grey.named_parameters())

@@ -1,0 +1,130 @@
+"""The command `python -m arelu_meta.export`, on a network that surgery has rewritten."""
+
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from arelu_meta.export import main
+from arelu_meta.exporting import formats, stored
+from arelu_meta.run import run
+from arelu_meta.runs.finetune import prepare
+from arelu_meta.tracking import download_model
+from tests.supervised_runs import finetune_spec
+from tests.tiny_runs import MLFLOW_WARNINGS
+
+pytestmark = MLFLOW_WARNINGS
+SPEC = finetune_spec(training={"epochs": 1})
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory, new_store):
+    """One finished run with its store, for all tests here."""
+    folder = tmp_path_factory.mktemp("trained")
+    shutil.copy(new_store, folder / "mlflow.db")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{folder / 'mlflow.db'}")
+        patch.setenv("ARELU_META_RUNS", str(folder / "runs"))
+        yield run(SPEC)
+
+
+@pytest.fixture
+def images():
+    split, _ = prepare(SPEC)
+    return split.test.pixels(torch.arange(7)), split
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch, trained):
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", trained.tracking_uri)
+    monkeypatch.chdir(tmp_path)
+
+
+def logits(network, x):
+    with torch.no_grad():
+        return network.eval()(x)
+
+
+def test_safetensors(trained, images, capsys):
+    assert main([trained.run_id]) == 0
+    folder = Path(f"export-{trained.run_id}")
+    state = load_file(folder / "weights.safetensors")
+    assert state.keys() == trained.network.state_dict().keys()
+    assert all(torch.equal(state[name], value) for name, value in trained.network.state_dict().items())
+    declared = json.loads((folder / "inputs.json").read_text())
+    assert (declared["channels"], declared["image_size"]) == (3, 28)
+    assert declared["mean"] == list(images[1].test.mean)
+    assert declared["class_names"] == [str(digit) for digit in range(10)]
+    assert "each equal to the graph's" in capsys.readouterr().out
+
+
+def test_torch_export_takes_any_number_of_images(trained, images, capsys):
+    assert main([f"runs:/{trained.run_id}/model", "--to", "torch_export", "--output", "out"]) == 0
+    reloaded = torch.export.load("out/network.pt2").module()
+    torch.testing.assert_close(reloaded(images[0]), logits(trained.network, images[0]), rtol=1e-5, atol=1e-5)
+    assert "differs by 0 of the largest output" in capsys.readouterr().out
+
+
+def test_onnx(trained, images, capsys):
+    runtime = pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnxscript")
+    assert main([trained.run_id, "--to", "onnx", "--output", "out"]) == 0
+    session = runtime.InferenceSession("out/network.onnx", providers=["CPUExecutionProvider"])
+    (found,) = session.run(None, {session.get_inputs()[0].name: images[0].numpy()})
+    np.testing.assert_allclose(found, logits(trained.network, images[0]).numpy(), rtol=1e-4, atol=1e-5)
+    assert "out/network.onnx: read again" in capsys.readouterr().out
+
+
+def test_what_computes_something_else_is_not_passed_over(trained, monkeypatch, capsys):
+    monkeypatch.setattr(formats, "TOLERANCE", -1.0)
+    assert main([trained.run_id, "--to", "torch_export", "--output", "out"]) == 1
+    assert "network.pt2 computes something else" in capsys.readouterr().err
+
+
+def test_without_the_packages_of_onnx(trained, monkeypatch, capsys):
+    monkeypatch.setattr(formats.importlib.util, "find_spec", lambda name: None if name == "onnxscript" else object())
+    assert main([trained.run_id, "--to", "onnx", "--output", "out"]) == 2
+    assert capsys.readouterr().err == "error: ONNX needs the package onnxscript; pip install 'arelu-meta[onnx]'\n"
+
+
+def test_an_archive_with_code_in_it_is_refused(trained, tmp_path, monkeypatch, capsys):
+    """The weights' record replaced by a pickle: MLflow's look at the archive finds it before torch opens it."""
+    copy = tmp_path / "model"
+    shutil.copytree(download_model(f"runs:/{trained.run_id}/model"), copy)
+    (copy / "data" / "model.pt2").write_bytes(b"cbuiltins\nprint\n(S'sprung'\ntR.")
+    monkeypatch.setattr(stored.tracking, "download_model", lambda _uri: copy)
+    monkeypatch.delenv(stored.NO_PICKLE, raising=False)
+    assert main([trained.run_id]) == 2
+    captured = capsys.readouterr()
+    assert "is refused: " in captured.err
+    assert captured.err.count("\n") == 1
+    assert "sprung" not in captured.out
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["0" * 32], "cannot fetch runs:/"),
+        (["x", "--to", "pickle"], "invalid choice: 'pickle'"),
+        ([], "the following arguments are required: RUN"),
+    ],
+)
+def test_wrong_input_is_one_line(capsys, flags, message):
+    assert main(flags) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("error: ")
+    assert message in error
+    assert error.count("\n") == 1
+
+
+def test_a_folder_that_cannot_be_written(trained, capsys):
+    Path("taken").write_text("a file")
+    assert main([trained.run_id, "--output", "taken"]) == 2
+    assert "cannot write to taken: File exists; choose another folder" in capsys.readouterr().err
+    assert "torch" in sys.modules
