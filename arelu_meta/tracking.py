@@ -194,9 +194,25 @@ def few_shot_data(folder: Path) -> Path:
     return folder / str(flavour["data"])
 
 
+def store_uri() -> str:
+    """The address of the store in use."""
+    return os.environ.get("MLFLOW_TRACKING_URI") or DEFAULT_URI
+
+
 def check_store(experiment: str) -> None:
     """Make sure that the store can be written, before anything else is."""
-    _open_store(os.environ.get("MLFLOW_TRACKING_URI") or DEFAULT_URI, experiment)
+    _open_store(store_uri(), experiment)
+
+
+def finished_metrics(spec: Spec, *, experiment: str) -> tuple[str, dict[str, float]] | None:
+    """Run id and last metrics of a finished run of this very spec, the latest; None without one, or without a store."""
+    uri = store_uri()
+    if uri.startswith("sqlite:///") and not Path(uri.removeprefix("sqlite:///")).exists():
+        return None  # nothing is written before the run itself is sure to start
+    client, experiment_id = _open_store(uri, experiment)
+    condition = f"tags.spec_hash = '{spec.identity}' and attributes.status = 'FINISHED'"
+    runs = client.search_runs([experiment_id], condition, order_by=["attributes.end_time DESC"], max_results=1)
+    return (runs[0].info.run_id, dict(runs[0].data.metrics)) if runs else None
 
 
 @contextmanager
@@ -204,7 +220,7 @@ def track(
     spec: Spec, *, experiment: str, name: str, tags: Mapping[str, str], resumed_run: str | None = None
 ) -> Iterator[Tracker]:
     """Open a run, or a resumed one again, and close it as FINISHED, FAILED (an error) or KILLED (an interruption)."""
-    uri = os.environ.get("MLFLOW_TRACKING_URI") or DEFAULT_URI
+    uri = store_uri()
     client, experiment_id = _open_store(uri, experiment)
     common = {
         "spec_hash": spec.identity,
