@@ -48,6 +48,7 @@ BAD = [
     ("--augment affine", "unknown augmentation 'affine'"),
     ("--image-size 20", "mnist_conv takes images of 28 to 35 pixels a side, not 20x20"),
     ("--task phantom", "phantom"),
+    ("--dataset tests.tiny_images:labels_beyond", "tiny_digits: label 9 is outside 0..4 (5 class names)"),
     ("--seeds 0-", "seeds '0-' are not numbers and ranges such as 0-4 or 0,2,7"),
     ("--seeds 0-1 --seed 3", "--seed 3 and --seeds 0-1 both name seeds"),
     ("--together", "name them, such as --seeds 0-4"),
