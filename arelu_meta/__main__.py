@@ -16,6 +16,7 @@ COMMANDS = {
     "arelu_meta.segment": "train and test a U-Net on image and mask pairs",
     "arelu_meta.data": "list image sets, show one",
     "arelu_meta.bench": "speed and memory beside the peers",
+    "arelu_meta.look": "draw Grad-CAM and feature maps of trained runs",
     "arelu_meta.survey": "tell which torchvision and timm networks activation surgery takes",
 }
 

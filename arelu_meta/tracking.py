@@ -204,6 +204,28 @@ def check_store(experiment: str) -> None:
     _open_store(store_uri(), experiment)
 
 
+def run_tags(run_id: str) -> dict[str, str]:
+    """Identity and task of a stored run."""
+    mlflow.set_tracking_uri(store_uri())
+    try:
+        data = MlflowClient().get_run(run_id).data
+        return {"spec_hash": data.tags["spec_hash"], "task": data.params["task"]}
+    except (MlflowException, KeyError) as error:
+        reason = "it has no spec_hash" if isinstance(error, KeyError) else str(error).splitlines()[0]
+        raise InputError(f"no run {run_id!r} of arelu_meta in {store_uri()} ({reason}); check the id") from error
+
+
+def attach_figure(run_id: str, figure: "Figure", path: str) -> None:
+    """Add a figure to the artifacts of a stored run."""
+    mlflow.set_tracking_uri(store_uri())
+    try:
+        MlflowClient().log_figure(run_id, figure, path)
+    except MlflowException as error:
+        raise InputError(
+            f"cannot add {path} to run {run_id!r} in {store_uri()}: {str(error).splitlines()[0]}"
+        ) from error
+
+
 def finished_metrics(spec: Spec, *, experiment: str) -> tuple[str, dict[str, float]] | None:
     """Run id and last metrics of a finished run of this very spec, the latest; None without one, or without a store."""
     uri = store_uri()

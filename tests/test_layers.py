@@ -37,7 +37,7 @@ LAYERS = (
     {"run"},
     {"reporting", "spec_command"},
     {"comparison"},
-    {"__main__", "bench", "classify", "finetune", "maml", "segment", "survey"},
+    {"__main__", "bench", "classify", "finetune", "look", "maml", "segment", "survey"},
 )
 HEIGHT = {part: height for height, layer in enumerate(LAYERS) for part in layer}
 LIGHT = [
@@ -52,6 +52,7 @@ LIGHT = [
     "errors",
     "finetune",
     "learners",
+    "look",
     "registry",
     "segment",
     "spec",
