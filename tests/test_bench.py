@@ -40,7 +40,7 @@ def test_tables(quick: list[str | None], capsys: pytest.CaptureFixture[str]):
     assert bench.main(["all"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "title"
-    assert [line.split() for line in lines if "theirs" in line] == [["theirs", "2.500", "2.50", "slow"]]
+    assert [line.split() for line in lines if "theirs" in line] == [["theirs", "2.500", "2.50", "slow"]] * len(quick)
     assert quick == [None] * len(benchmarks.names())
 
 

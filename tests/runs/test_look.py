@@ -39,7 +39,7 @@ def test_pictures_of_two_runs_side_by_side(store_uri, tmp_path, capsys):
 def test_grad_cam_is_that_of_the_runs_own_network_and_test_images(tmp_path, monkeypatch):
     """Two of 40 test images: the first and the twentieth after it."""
     result, drawn = trained(), {}
-    monkeypatch.setattr("arelu_meta.runs.look.grad_cam_figure", lambda x, maps, **_: drawn.update(maps) or Figure())
+    monkeypatch.setattr("arelu_meta.runs.look.grad_cam_figure", lambda _, maps, **__: drawn.update(maps) or Figure())
     look_into([result.run_id], layer="block1", images=2, out=tmp_path)
     test = load_split(result.spec.data, fit=result.spec.fit).test
     numbers = torch.tensor([0, 20])
