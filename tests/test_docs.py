@@ -36,6 +36,12 @@ def execute(page: str) -> dict[str, Any]:
 
 
 @pytest.mark.usefixtures("workplace")
+def test_explain():
+    execute("explain.md")
+    assert all(Path(name).stat().st_size > 5_000 for name in ("grad_cam.png", "feature_maps.png", "starts.png"))
+
+
+@pytest.mark.usefixtures("workplace")
 def test_few_shot_classifier(capsys):
     names = execute("few_shot_classifier.md")
     classifier, x_new, y_new = names["classifier"], names["X_new"], names["y_new"]
