@@ -19,6 +19,7 @@ COMMANDS = {
     "arelu_meta.compare": "run or resume every cell of an experiment, then report",
     "arelu_meta.data": "list image sets, show one",
     "arelu_meta.bench": "speed and memory beside the peers",
+    "arelu_meta.look": "draw Grad-CAM and feature maps of trained runs",
     "arelu_meta.survey": "tell which torchvision and timm networks activation surgery takes",
 }
 

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Sequence
 
 from arelu_meta.spec_command import run_command
+from arelu_meta.spec_execution import TrainingExecution
 from arelu_meta.spec_supervised import ClassifySpec
 
 
@@ -20,6 +21,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         description="Train and test a classifier, tracked in MLflow.",
         default_task="digits_classify",
         argv=argv,
+        execution_class=TrainingExecution,
     )
 
 

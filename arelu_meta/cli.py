@@ -18,13 +18,20 @@ from arelu_meta.spec import Execution, Section, Spec
 from arelu_meta.validation import FLAGS, validated
 
 SpecT = TypeVar("SpecT", bound=Spec)
+ExecutionT = TypeVar("ExecutionT", bound=Execution)
 _SWITCH: dict[str, Any] = {"action": argparse.BooleanOptionalAction}
 _NOT_FLAGS = {"task", "version", "summary", "kind"}
 
 
 def parse(
-    spec_class: type[SpecT], *, module: str, description: str, default_task: str, argv: Sequence[str] | None = None
-) -> tuple[SpecT, Execution]:
+    spec_class: type[SpecT],
+    *,
+    module: str,
+    description: str,
+    default_task: str,
+    argv: Sequence[str] | None = None,
+    execution_class: type[ExecutionT] = Execution,  # type: ignore[assignment]  # the default of a type variable
+) -> tuple[SpecT, ExecutionT]:
     """Read the flags over the task file: `--task` names the file, every other flag replaces one of its values."""
     arguments = [_dashed(argument) for argument in (sys.argv[1:] if argv is None else argv)]
     first = Parser(add_help=False, allow_abbrev=False)
@@ -42,20 +49,20 @@ def parse(
     )
     parser.add_argument("--task", default=default_task, metavar="NAME|FILE", help="task file, by name or path")
     _add_flags(parser, defaults)
-    _add_flags(parser.add_argument_group("execution (no part of the result)"), Execution())
+    _add_flags(parser.add_argument_group("execution (no part of the result)"), execution_class())
     given, rest = parser.parse_known_args(arguments)
     if rest:
         known = [option for option in parser._option_string_actions if option.startswith("--")]
         raise InputError(f"unknown flag {rest[0]!r}; {suggestion(rest[0], known)}")
     flags = {name: value for name, value in vars(given).items() if value is not None and name != "task"}
     spec = validated(spec_class, _replace(spec_class, values, flags), FLAGS)
-    fields = Execution.model_fields
+    fields = execution_class.model_fields
     execution = {
         name: _words(flags[name]) if _is_mapping(field) else flags[name]
         for name, field in fields.items()
         if name in flags
     }
-    return spec, validated(Execution, execution, FLAGS)
+    return spec, validated(execution_class, execution, FLAGS)
 
 
 def _dashed(argument: str) -> str:

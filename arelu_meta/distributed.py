@@ -28,10 +28,15 @@ def is_first() -> bool:
     return int(os.environ.get("RANK", "0")) == 0
 
 
+def launched() -> bool:
+    """Tell whether torchrun started several processes; unlike `world_size`, also before the group exists."""
+    return int(os.environ.get("WORLD_SIZE", "1")) > 1
+
+
 @contextmanager
 def process_group(device: torch.device) -> Iterator[None]:
     """Join the group that torchrun's environment describes: gloo on CPUs, nccl on GPUs."""
-    if int(os.environ.get("WORLD_SIZE", "1")) == 1 or dist.is_initialized():
+    if not launched() or dist.is_initialized():
         yield
         return
     dist.init_process_group("nccl" if device.type == "cuda" else "gloo")

@@ -72,14 +72,19 @@ def grad_cam(network: nn.Module, x: Tensor, target: int | Tensor, *, layer: str,
 
 
 def layer_statistics(
-    network: nn.Module, x: Tensor, y: Tensor, *, loss: Callable[[Tensor, Tensor], Tensor] = F.cross_entropy
+    network: nn.Module,
+    x: Tensor,
+    y: Tensor,
+    *,
+    loss: Callable[[Tensor, Tensor], Tensor] = F.cross_entropy,
+    activations_only: bool = False,
 ) -> dict[str, LayerStatistics]:
     """Measure every activation and every layer with parameters on one batch, in the mode the network is in.
 
     A layer that is called several times counts all its outputs; one that is not called is left out.
     """
     outputs: dict[str, list[Tensor]] = {}
-    layers = _measured_layers(network)
+    layers = activation_modules(network) if activations_only else _measured_layers(network)
     with _recording(layers, lambda name, _, output: outputs.setdefault(name, []).append(output)):
         buffers = {name: buffer.clone() for name, buffer in network.named_buffers()}
         with torch.random.fork_rng(), torch.enable_grad():

@@ -1,5 +1,6 @@
 """Figures of a run, drawn off screen: the training curve and the learned activation curves."""
 
+import copy
 import math
 from collections.abc import Mapping, Sequence
 
@@ -9,8 +10,11 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from torch import nn
 
+from arelu_meta.activations.arelu import SlopeParameters
 from arelu_meta.activations.parameters import activation_modules
 from arelu_meta.palette import COLOURS
+
+FAR = 1e3  # beyond every clamp and where a sigmoid is 0 or 1
 
 
 def training_curve(
@@ -58,7 +62,10 @@ def rate_figure(
 
 @torch.no_grad()
 def activation_curves(network: nn.Module, *, title: str, limit: float = 3.0) -> Figure | None:
-    """Draw every layer's activation as learned, on [-limit, limit]; None without element-wise ones."""
+    """Draw every layer's activation as learned, on [-limit, limit]; None without element-wise ones.
+
+    Where alpha and beta are learned, the shaded region is the range of all curves that they can reach.
+    """
     figure = Figure(figsize=(6, 4), layout="constrained")
     axes = figure.subplots()
     modules = {
@@ -66,6 +73,9 @@ def activation_curves(network: nn.Module, *, title: str, limit: float = 3.0) -> 
     }
     if not modules:
         return None
+    reached = next((module for module in modules.values() if isinstance(module, SlopeParameters)), None)
+    if reached is not None:
+        axes.fill_between(*_reachable(reached, limit), color="0.85", linewidth=0, zorder=0, label="range")
     for number, (name, module) in enumerate(modules.items()):
         device = next((tensor.device for tensor in (*module.parameters(), *module.buffers())), torch.device("cpu"))
         x = torch.linspace(-limit, limit, 241, device=device)
@@ -81,6 +91,20 @@ def activation_curves(network: nn.Module, *, title: str, limit: float = 3.0) -> 
     axes.set(xlabel="input", ylabel="output", title=title)
     axes.legend(frameon=False, title="layer", fontsize="small", ncols=1 + len(modules) // 12)
     return figure
+
+
+def _reachable(module: SlopeParameters, limit: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Lowest and highest value at each input over all alpha and beta; both enter monotonously, so ends suffice."""
+    copied = copy.deepcopy(module).cpu()
+    x = torch.linspace(-limit, limit, 241)
+    curves = []
+    for alpha in (-FAR, FAR):
+        for beta in (-FAR, FAR):
+            copied.alpha.fill_(alpha)
+            copied.beta.fill_(beta)
+            curves.append(copied(x))
+    stacked = torch.stack(curves)
+    return x.numpy(), stacked.amin(0).numpy(), stacked.amax(0).numpy()
 
 
 def confusion_figure(counts: np.ndarray, class_names: Sequence[str], *, title: str) -> Figure:

@@ -15,6 +15,7 @@ from arelu_meta.runs.finetune import run_finetune
 from arelu_meta.runs.segment import run_segment
 from arelu_meta.runs.transfer import run_transfer
 from arelu_meta.spec import Execution, FewShotSpec, Spec
+from arelu_meta.spec_execution import TrainingExecution
 from arelu_meta.spec_finetune import FineTuneSpec
 from arelu_meta.spec_supervised import ClassifySpec, SegmentSpec, TransferSpec
 
@@ -43,14 +44,16 @@ def run(
 ) -> AnyResult:
     """Train and test what the spec says, tracked in MLflow."""
     execution = execution or Execution()
+    if isinstance(execution, TrainingExecution) and execution.seeds:
+        raise InputError(f"seeds {execution.seeds} are several runs; use runs.seeds.run_seeds, or --seeds of a command")
     if isinstance(spec, FewShotSpec):
         return run_few_shot(spec, execution, bar)
     if isinstance(spec, ClassifySpec):
-        return run_classify(spec, execution, bar)
+        return run_classify(spec, TrainingExecution.of(execution), bar)
     if isinstance(spec, TransferSpec):
         return run_transfer(spec, execution, bar)
     if isinstance(spec, SegmentSpec):
-        return run_segment(spec, execution, bar)
+        return run_segment(spec, TrainingExecution.of(execution), bar)
     if isinstance(spec, FineTuneSpec):
         return run_finetune(spec, execution, bar)
     raise InputError(f"no kind of run takes a {type(spec).__name__}")

@@ -18,8 +18,12 @@ class RunFolder:
     """The folder of one spec; two runs of the same spec share it, as they are the same run."""
 
     def __init__(self, spec: Spec) -> None:
-        root = Path(os.environ.get("ARELU_META_RUNS") or "runs")
-        self.spec, self.path = spec, root / f"{spec.task}-{spec.identity[:12]}"
+        self.spec, self.path = spec, self.place(spec.task, spec.identity)
+
+    @staticmethod
+    def place(task: str, identity: str) -> Path:
+        """Where the folder of a run is."""
+        return Path(os.environ.get("ARELU_META_RUNS") or "runs") / f"{task}-{identity[:12]}"
 
     @property
     def checkpoint_path(self) -> Path:
@@ -50,12 +54,15 @@ class RunFolder:
 
     def load(self) -> dict[str, Any] | None:
         """Read the last checkpoint, None when there is none; no code in the file is run."""
-        if not self.checkpoint_path.exists():
-            return None
+        return self.read(self.checkpoint_path) if self.checkpoint_path.exists() else None
+
+    @staticmethod
+    def read(path: Path) -> dict[str, Any]:
+        """Read a checkpoint by its path."""
         try:
-            state: dict[str, Any] = torch.load(self.checkpoint_path, map_location="cpu", weights_only=True)
+            state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
         except Exception as error:
             raise InputError(
-                f"{self.checkpoint_path} is not a checkpoint ({type(error).__name__}); delete it or drop --resume"
+                f"{path} is not a checkpoint ({type(error).__name__}); delete it or drop --resume"
             ) from error
         return state

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 
 from arelu_meta.spec_command import run_command
+from arelu_meta.spec_execution import TrainingExecution
 from arelu_meta.spec_supervised import SegmentSpec
 
 
@@ -19,6 +20,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         description="Train and test a U-Net on image and mask pairs, tracked in MLflow.",
         default_task="phantom",
         argv=argv,
+        execution_class=TrainingExecution,
     )
 
 

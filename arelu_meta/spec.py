@@ -66,6 +66,10 @@ class DataSection(Section):
     """split by_class: classes that select the model"""
     test_classes: Count = 1
     """split by_class: classes that are tested on"""
+    limit_train: OptionalCount = None
+    """training images kept, drawn class by class; none: all"""
+    limit_test: OptionalCount = None
+    """images kept to validate and as many to test, drawn class by class; none: all"""
 
 
 class EpisodeSection(Section):

@@ -101,6 +101,24 @@ class MeasureSection(Section):
     """sound: selected on validation, tested once; paper: as published, best epoch on the test images"""
 
 
+class SelectionSection(MeasureSection):
+    """How the result is measured, and which epoch it is measured after."""
+
+    select: Literal["best", "last"] = "best"
+    """best: the epoch the protocol chooses; last: none is chosen, and the validation images are trained on too"""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> "SelectionSection":
+        if self.select == "last" and self.protocol == "paper":
+            raise InputError("protocol 'paper' chooses the best epoch; use --protocol sound with --select last")
+        return self
+
+
+def _check_patience(training: OptimizationSection, evaluation: SelectionSection) -> None:
+    if evaluation.select == "last" and training.patience is not None:
+        raise InputError("patience needs a validation to watch, and --select last has none; drop one of them")
+
+
 class ClassifySpec(Spec):
     """Train a classifier and test it."""
 
@@ -109,7 +127,12 @@ class ClassifySpec(Spec):
     fit: FitSection = FitSection()
     network: NetworkSection = NetworkSection()
     training: OptimizationSection = OptimizationSection()
-    evaluation: MeasureSection = MeasureSection()
+    evaluation: SelectionSection = SelectionSection()
+
+    @model_validator(mode="after")
+    def _consistent(self) -> "ClassifySpec":
+        _check_patience(self.training, self.evaluation)
+        return self
 
 
 class DomainsSection(Section):
@@ -173,4 +196,17 @@ class SegmentSpec(Spec):
     fit: FitSection = FitSection()
     network: SegmentNetworkSection = SegmentNetworkSection()
     training: OptimizationSection = OptimizationSection()
-    evaluation: MeasureSection = MeasureSection()
+    evaluation: SelectionSection = SelectionSection()
+
+    @model_validator(mode="after")
+    def _consistent(self) -> "SegmentSpec":
+        _check_patience(self.training, self.evaluation)
+        if self.training.augment not in ("none", "affine"):
+            raise InputError(
+                f"augment {self.training.augment!r} moves no masks; segmentation takes --augment affine or none"
+            )
+        if self.training.label_smoothing:
+            raise InputError("label_smoothing is for classes; the Dice loss has none, so leave it at 0")
+        if self.training.class_weights:
+            raise InputError("class_weights is for classes; the Dice loss weighs the marked pixels already, so drop it")
+        return self

@@ -193,19 +193,11 @@ class NoTracker(Tracker):
 
 def download_model(uri: str) -> Path:
     """Fetch a stored model and give its folder."""
-    mlflow.set_tracking_uri(os.environ.get("MLFLOW_TRACKING_URI") or DEFAULT_URI)
+    mlflow.set_tracking_uri(store_uri())
     try:
         return Path(mlflow.artifacts.download_artifacts(artifact_uri=uri))
     except (MlflowException, OSError) as error:
         raise InputError(f"cannot fetch {uri}: {str(error).splitlines()[0]}") from error
-
-
-def finished_metrics(identity: str, *, experiment: str) -> dict[str, float] | None:
-    """Give the metrics of the last run of this identity that has finished, None where there is none."""
-    client, experiment_id = _open_store(os.environ.get("MLFLOW_TRACKING_URI") or DEFAULT_URI, experiment)
-    query = f"tags.spec_hash = '{identity}' and attributes.status = 'FINISHED'"
-    found = client.search_runs([experiment_id], query, order_by=["attributes.start_time DESC"], max_results=1)
-    return dict(found[0].data.metrics) if found else None
 
 
 def few_shot_data(folder: Path) -> Path:
@@ -218,6 +210,11 @@ def few_shot_data(folder: Path) -> Path:
     return folder / str(flavour["data"])
 
 
+def store_uri() -> str:
+    """The address of the store in use."""
+    return os.environ.get("MLFLOW_TRACKING_URI") or DEFAULT_URI
+
+
 def check_store(experiment: str) -> None:
     """Make sure that the store can be written, before anything else is."""
     open_store(experiment)
@@ -225,7 +222,40 @@ def check_store(experiment: str) -> None:
 
 def open_store(experiment: str) -> tuple[MlflowClient, str]:
     """Connect to the store of this environment and give the id of the experiment in it, made where it is missing."""
-    return _open_store(os.environ.get("MLFLOW_TRACKING_URI") or DEFAULT_URI, experiment)
+    return _open_store(store_uri(), experiment)
+
+
+def run_tags(run_id: str) -> dict[str, str]:
+    """Identity and task of a stored run."""
+    mlflow.set_tracking_uri(store_uri())
+    try:
+        data = MlflowClient().get_run(run_id).data
+        return {"spec_hash": data.tags["spec_hash"], "task": data.params["task"]}
+    except (MlflowException, KeyError) as error:
+        reason = "it has no spec_hash" if isinstance(error, KeyError) else str(error).splitlines()[0]
+        raise InputError(f"no run {run_id!r} of arelu_meta in {store_uri()} ({reason}); check the id") from error
+
+
+def attach_figure(run_id: str, figure: "Figure", path: str) -> None:
+    """Add a figure to the artifacts of a stored run."""
+    mlflow.set_tracking_uri(store_uri())
+    try:
+        MlflowClient().log_figure(run_id, figure, path)
+    except MlflowException as error:
+        raise InputError(
+            f"cannot add {path} to run {run_id!r} in {store_uri()}: {str(error).splitlines()[0]}"
+        ) from error
+
+
+def finished_metrics(spec: Spec, *, experiment: str) -> tuple[str, dict[str, float]] | None:
+    """Run id and last metrics of a finished run of this very spec, the latest; None without one, or without a store."""
+    uri = store_uri()
+    if uri.startswith("sqlite:///") and not Path(uri.removeprefix("sqlite:///")).exists():
+        return None  # nothing is written before the run itself is sure to start
+    client, experiment_id = _open_store(uri, experiment)
+    condition = f"tags.spec_hash = '{spec.identity}' and attributes.status = 'FINISHED'"
+    runs = client.search_runs([experiment_id], condition, order_by=["attributes.end_time DESC"], max_results=1)
+    return (runs[0].info.run_id, dict(runs[0].data.metrics)) if runs else None
 
 
 @contextmanager
@@ -233,7 +263,7 @@ def track(
     spec: Spec, *, experiment: str, name: str, tags: Mapping[str, str], resumed_run: str | None = None
 ) -> Iterator[Tracker]:
     """Open a run, or a resumed one again, and close it as FINISHED, FAILED (an error) or KILLED (an interruption)."""
-    uri = os.environ.get("MLFLOW_TRACKING_URI") or DEFAULT_URI
+    uri = store_uri()
     client, experiment_id = _open_store(uri, experiment)
     common = {
         "spec_hash": spec.identity,

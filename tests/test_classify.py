@@ -27,6 +27,16 @@ def test_prints_the_result(store: Path, statuses: Callable, capsys: pytest.Captu
     assert statuses(store) == ["FINISHED"]
 
 
+@pytest.mark.usefixtures("store")
+def test_several_seeds_of_a_part_of_the_set(capsys: pytest.CaptureFixture[str]):
+    flags = ["--seeds", "0-1", "--limit-train", "60", "--limit-test", "20", "--no-keep-model"]
+    assert main([*TINY, *flags]) == 0
+    report = capsys.readouterr().out
+    assert report.startswith("arelu in mnist_conv: digits_classify, sgd lr 0.01, protocol sound, 2 seeds\n")
+    assert "(n = 2), 95 % interval over seeds" in report
+    assert "at most 60 images to train on, at most 20 each to validate and to test, drawn class by class" in report
+
+
 BAD = [
     ("--activation arleu", "did you mean 'arelu'"),
     ("--backbone unet", "unknown backbone 'unet'"),
@@ -38,6 +48,13 @@ BAD = [
     ("--augment affine", "unknown augmentation 'affine'"),
     ("--image-size 20", "mnist_conv takes images of 28 to 35 pixels a side, not 20x20"),
     ("--task phantom", "phantom"),
+    ("--dataset tests.tiny_images:labels_beyond", "tiny_digits: label 9 is outside 0..4 (5 class names)"),
+    ("--seeds 0-", "seeds '0-' are not numbers and ranges such as 0-4 or 0,2,7"),
+    ("--seeds 0-1 --seed 3", "--seed 3 and --seeds 0-1 both name seeds"),
+    ("--together", "name them, such as --seeds 0-4"),
+    ("--seeds 0-1 --together --activation rrelu", "its own random numbers in RReLU"),
+    ("--limit-train 0", "--limit-train 0: must be at least 1"),
+    ("--select last --patience 2", "patience needs a validation to watch"),
 ]
 
 

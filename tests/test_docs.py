@@ -44,6 +44,11 @@ def test_finetuning(capsys):
     assert f"{right:.0%} of 300 right\n" in capsys.readouterr().out
 
 
+def test_explain():
+    execute("explain.md")
+    assert all(Path(name).stat().st_size > 5_000 for name in ("grad_cam.png", "feature_maps.png", "starts.png"))
+
+
 @pytest.mark.usefixtures("workplace")
 def test_few_shot_classifier(capsys):
     names = execute("few_shot_classifier.md")

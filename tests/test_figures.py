@@ -34,6 +34,20 @@ def test_activation_curves_show_what_each_layer_computes():
     np.testing.assert_allclose(lines["2"].get_ydata(), np.maximum(x, 0), rtol=1e-6)
 
 
+@pytest.mark.parametrize("clamp", ["hard", "straight_through", "sigmoid"])
+def test_activation_curves_shade_what_alpha_and_beta_can_reach(clamp: str):
+    """Slopes from 0.01 to 0.99 below zero, and 1 + sigmoid(beta), from 1 to 2, above: at 2, from 2 to 4."""
+    net = nn.Sequential(activations.build("arelu", clamp=clamp))
+    before = net[0].alpha.item(), net[0].beta.item()
+    (shade,) = activation_curves(net, title="learned", limit=2.0).axes[0].collections
+    corners = shade.get_paths()[0].vertices
+    at = {x: np.sort(corners[np.isclose(corners[:, 0], x), 1])[[0, -1]] for x in (-2.0, 2.0)}
+    np.testing.assert_allclose(at[-2.0], [-1.98, -0.02], atol=1e-3)
+    np.testing.assert_allclose(at[2.0], [2.0, 4.0], atol=1e-3)
+    assert (net[0].alpha.item(), net[0].beta.item()) == before
+    assert not activation_curves(nn.Sequential(activations.build("relu")), title="").axes[0].collections
+
+
 @pytest.mark.parametrize("layer", [nn.Linear(2, 2), activations.build("maxout")])
 def test_no_figure_without_elementwise_activations(layer: nn.Module):
     assert activation_curves(nn.Sequential(layer), title="none") is None

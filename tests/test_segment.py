@@ -34,6 +34,14 @@ BAD = [
     ("--dataset tests.tiny_images:digits --split by_image", "has no masks; segmentation needs a set with masks"),
     ("--dataset tests.tiny_images:without_patients --split by_image", "names no patients"),
     ("--patience 0", "--patience 0: must be at least 1"),
+    ("--dataset tests.tiny_images:masks_of_another_size", "masks (24, 1, 15, 16) do not fit images (24, 1, 16, 16)"),
+    ("--augment shift", "augment 'shift' moves no masks; segmentation takes --augment affine or none"),
+    ("--augment crop_flip", "augment 'crop_flip' moves no masks; segmentation takes --augment affine or none"),
+    ("--label-smoothing 0.1", "label_smoothing is for classes"),
+    ("--class-weights", "class_weights is for classes"),
+    ("--select last --patience 2", "patience needs a validation to watch"),
+    ("--select last --protocol paper", "protocol 'paper' chooses the best epoch"),
+    ("--seeds 0-1 --together", "--together is for classifiers"),
 ]
 
 

@@ -45,6 +45,17 @@ def discs() -> ImageSet:
     )
 
 
+def labels_beyond() -> ImageSet:
+    """The digits with names for the first five alone."""
+    return replace(digits(), class_names=tuple("01234"))
+
+
+def masks_of_another_size() -> ImageSet:
+    """The discs, whose masks have lost a row."""
+    images = discs()
+    return replace(images, masks=images.masks[:, :, 1:])
+
+
 def without_patients() -> ImageSet:
     """The discs, nobody's."""
     return replace(discs(), groups=None, group_names=())

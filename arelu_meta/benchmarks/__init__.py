@@ -20,6 +20,9 @@ _REGISTRY.add(
         "time and memory against ways, shots, steps, tasks, sizes",
     ),
     Entry("sampler", "arelu_meta.benchmarks.sampler:bench_sampler", "draw 32 episodes, beside learn2learn's Taskset"),
+    Entry("epoch", "arelu_meta.benchmarks.epoch:bench_epoch", "train on MNIST, beside a Dataset and a DataLoader"),
+    Entry("pipeline", "arelu_meta.benchmarks.pipeline:bench_pipeline", "crop and flip CIFAR, beside a ResNet-18 step"),
+    Entry("finetune", "arelu_meta.benchmarks.finetune:bench_finetune", "fine-tune on SVHN, beside a DataLoader"),
 )
 
 

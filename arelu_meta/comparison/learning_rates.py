@@ -83,7 +83,7 @@ def sweep(
     """Run every cell, or take it from the store where the same run has finished; the flag says which."""
     points = []
     for spec in specs:
-        found = tracking.finished_metrics(spec.identity, experiment=execution.experiment)
+        found = tracking.finished_metrics(spec, experiment=execution.experiment)
         if found is None:
             try:
                 result = run(spec, execution, bar=bar)
@@ -92,7 +92,8 @@ def sweep(
             except RunError:  # a rate so high that the loss is no longer finite is an answer, too
                 scores = (math.nan, math.nan)
         else:
-            scores = (found["validation/selected_accuracy"], found["test/accuracy"])
+            metrics = found[1]
+            scores = (metrics["validation/selected_accuracy"], metrics["test/accuracy"])
         points.append(Point(spec.network.activation, spec.training.lr, spec.seed, *scores))
         on_point(points[-1], found is not None)
     return points

@@ -60,6 +60,10 @@ def _pairs(patient: Path) -> list[tuple[Path, Path]]:
     files = {path.name: path for path in patient.glob("*.tif")}
     images = [name for name in files if not name.endswith(MASK)]
     expected = {name.removesuffix(".tif") + MASK for name in images}
+    if images and len(images) == len(files):
+        raise InputError(
+            f"{patient} has {len(images)} slices and not one mask (*{MASK}); copy its masks too, or move it elsewhere"
+        )
     alone = sorted(expected.symmetric_difference(files.keys() - set(images)))
     if alone:
         raise InputError(f"{patient}: {alone[0]} and its image are not both there; copy the patient's folder again")
@@ -77,10 +81,15 @@ def _read(pairs: list[tuple[Path, Path]]) -> tuple[torch.Tensor, torch.Tensor]:
         x, y = read_picture(image, str(image), _colour), read_picture(mask, str(mask), _grey)
         if x.shape[1:] != (height, width) or y.shape[1:] != (height, width):
             raise InputError(
-                f"{image} is {tuple(x.shape[1:])} and its mask {tuple(y.shape[1:])}, not {(height, width)}"
+                f"{image} is {_size(x)} and its mask {_size(y)}, but the first slice is {height}x{width}; "
+                f"all must be of one size, so copy the patient's folder again"
             )
         images[row], masks[row] = x, y > 127
     return images, masks
+
+
+def _size(picture: torch.Tensor) -> str:
+    return f"{picture.shape[1]}x{picture.shape[2]}"
 
 
 def _colour(picture: Image.Image) -> Image.Image:

@@ -82,16 +82,18 @@ def read_split(path: str | Path, images: ImageSet) -> Split:
         raise InputError(f"{path} is not a file of Split.write ({error}); write it anew") from error
     if source != images.digest or held_out not in get_args(HeldOut):
         raise InputError(f"{path} was written for other images than {images.name} as it is now; write it anew")
-    split = divide(images, indices, held_out)
+    split = divide(images, indices, held_out, may_lack=("validation",))
     if split.digest != content.get("digest"):
         raise InputError(f"{path}: the image numbers are not those that were written; write it anew")
     return split
 
 
-def divide(images: ImageSet, indices: Mapping[str, Tensor], held_out: HeldOut) -> Split:
-    """Make a `Split` from image numbers per part; overlapping and empty parts are refused."""
+def divide(
+    images: ImageSet, indices: Mapping[str, Tensor], held_out: HeldOut, *, may_lack: tuple[str, ...] = ()
+) -> Split:
+    """Make a `Split` from image numbers per part; overlapping parts are refused, and empty ones but `may_lack`."""
     for part in PARTS:
-        if len(indices[part]) == 0:
+        if len(indices[part]) == 0 and part not in may_lack:
             raise InputError(f"{images.name}: no images are left for {part}; change the shares or the counts")
     numbers = torch.cat([indices[part] for part in PARTS])
     if int(numbers.min()) < 0 or int(numbers.max()) >= len(images):
@@ -106,6 +108,30 @@ def divide(images: ImageSet, indices: Mapping[str, Tensor], held_out: HeldOut) -
     return Split(
         train=train.normalised_like(train), **parts, held_out=held_out, indices=dict(indices), source=images.digest
     )
+
+
+def limited(
+    images: ImageSet, split: Split, *, train: int | None = None, test: int | None = None, seed: int = 0
+) -> Split:
+    """Keep so many images to train on, and so many each to validate and to test, drawn class by class in proportion.
+
+    A part that has no more stays whole; channel statistics are those of what is left to train on.
+    """
+    indices = dict(split.indices)
+    for part, count in (("train", train), ("validation", test), ("test", test)):
+        if count is not None and count < len(indices[part]):
+            draw = generator(seed, f"limit/{images.name}/{part}")
+            indices[part] = _drawn_in_proportion(images.labels.cpu()[indices[part]], indices[part], count, draw)
+    lacking = tuple(part for part in PARTS if len(split.indices[part]) == 0)
+    return divide(images, indices, split.held_out, may_lack=lacking)
+
+
+def joined(images: ImageSet, split: Split) -> Split:
+    """Train on the validation images as well, for a run that chooses nothing; `validation` is then empty."""
+    indices = dict(split.indices)
+    indices["train"] = torch.cat([indices["train"], indices["validation"]]).sort().values
+    indices["validation"] = indices["validation"][:0]
+    return divide(images, indices, split.held_out, may_lack=("validation",))
 
 
 def by_image(images: ImageSet, *, validation: float = 0.2, test: float = 0.2, seed: int = 0) -> Split:
@@ -247,6 +273,20 @@ def _sizes(count: int, shares: tuple[float, ...]) -> list[int]:
 
 def _members(labels: Tensor, classes: list[int]) -> Tensor:
     return torch.nonzero(torch.isin(labels, torch.tensor(classes))).squeeze(1)
+
+
+def _drawn_in_proportion(labels: Tensor, numbers: Tensor, count: int, draw: torch.Generator) -> Tensor:
+    """Draw `count` of some images so that every class keeps its share, to within one image.
+
+    Shuffled, each class's images stand at even distances on a line; the first `count` of the line are taken.
+    """
+    shuffled = torch.randperm(len(numbers), generator=draw)
+    place = torch.empty(len(numbers), dtype=torch.float64)
+    for label in labels.unique():
+        members = shuffled[labels[shuffled] == label]
+        start = torch.rand((), generator=draw, dtype=torch.float64)  # so that no class is always cut short
+        place[members] = (torch.arange(len(members)) + start) / len(members)
+    return numbers[place.argsort()[:count]].sort().values
 
 
 def _stratified(

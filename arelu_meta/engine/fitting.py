@@ -34,14 +34,14 @@ def fit(
     trainer: SupervisedTrainer,
     *,
     watched: str,
-    score: Score,
+    score: Score | None,
     on_epoch: OnEpoch,
     patience: int | None = None,
     resumed: Fitted | None = None,
 ) -> Fitted:
     """Train all epochs, scoring after each; end early after `patience` epochs without a better score.
 
-    `on_epoch` is called after each with its metrics, to log and to save.
+    Without a score the last epoch is kept. `on_epoch` is called after each with its metrics, to log and to save.
     """
     fitted = resumed or Fitted()
 
@@ -51,13 +51,15 @@ def fit(
     if out_of_patience():  # stopped after its last epoch, and resumed
         return fitted
     for epoch in trainer.epochs():
-        value = score(trainer)
+        values = {"train/loss": epoch.loss, "train/accuracy": epoch.accuracy}
         fitted.note("train", epoch.number, epoch.accuracy)
-        fitted.note(watched, epoch.number, value)
-        if value > fitted.best:
-            fitted.best, fitted.selected = value, epoch.number
+        if score is not None:
+            values[f"{watched}/accuracy"] = score(trainer)
+            fitted.note(watched, epoch.number, values[f"{watched}/accuracy"])
+        if score is None or values[f"{watched}/accuracy"] > fitted.best:
+            fitted.best, fitted.selected = values.get(f"{watched}/accuracy", fitted.best), epoch.number
             fitted.best_state = copy.deepcopy(trainer.tested.state_dict())
-        on_epoch(epoch, {"train/loss": epoch.loss, "train/accuracy": epoch.accuracy, f"{watched}/accuracy": value})
+        on_epoch(epoch, values)
         if out_of_patience():
             break
     return fitted

@@ -16,6 +16,7 @@ from arelu_meta.data.batches import Batches
 from arelu_meta.data.imageset import ImageSet
 from arelu_meta.engine.layer_rates import layer_groups
 from arelu_meta.engine.schedule import rate_factor
+from arelu_meta.engine.speedups import PLAIN, Speedups
 from arelu_meta.errors import RunError
 from arelu_meta.learners.head import head_parameters
 from arelu_meta.spec_supervised import OptimizationSection
@@ -45,10 +46,12 @@ class SupervisedTrainer:
         *,
         head: str | None = None,
         keep_statistics: bool = False,
+        speedups: Speedups = PLAIN,
     ) -> None:
         self.network, self.batches, self.settings, self.loss = network, batches, settings, loss
         self.head, self.keep_statistics = head, keep_statistics
-        self.optimizer = make_optimizer(network, settings)
+        self.speedups, self._trained = speedups, speedups.prepare(network)
+        self.optimizer = make_optimizer(network, settings, fused=speedups.fused)
         self.scaler = torch.amp.GradScaler(enabled=settings.precision == "fp16")
         self.averaged = (
             AveragedModel(network, multi_avg_fn=get_ema_multi_avg_fn(settings.ema)) if settings.ema else None
@@ -96,7 +99,7 @@ class SupervisedTrainer:
         correct = torch.zeros((), device=self.batches.images.device)
         orders, accumulate = list(self.batches.orders()), self.settings.accumulate
         for step, numbers in enumerate(orders):
-            self._set_rate(number - 1 + step / len(orders))
+            set_rate(self.optimizer, self.settings, number - 1 + step / len(orders))
             first = step // accumulate * accumulate
             together = orders[first : first + accumulate]  # fewer at the end of a pass
             weight = len(numbers) / sum(map(len, together))
@@ -116,7 +119,7 @@ class SupervisedTrainer:
         share = len(numbers[rank::world]) / len(numbers)
         x, y = self.batches.gather(numbers[rank::world])
         with autocast(x.device, self.settings.precision):
-            output = self.network(x)
+            output = self._trained(self.speedups.lay_out(x))
             loss = self.loss(output, y)
         self.scaler.scale(loss * (share * weight)).backward()
         if last:
@@ -131,18 +134,6 @@ class SupervisedTrainer:
                 self.averaged.update_parameters(self.network)
         figures = torch.stack([loss.detach().float() * share, right_answers(output.detach(), y)])
         return tuple(distributed.add(figures))
-
-    def _set_rate(self, epoch: float) -> None:
-        settings = self.settings
-        factor = rate_factor(
-            epoch,
-            schedule=settings.schedule,
-            epochs=settings.epochs,
-            milestones=settings.milestones,
-            warmup_epochs=settings.warmup_epochs,
-        )
-        for group in self.optimizer.param_groups:
-            group["lr"] = group["base_lr"] * factor
 
     def _freeze(self, number: int) -> None:
         """Let only the head learn in the first epochs."""
@@ -166,7 +157,7 @@ class SupervisedTrainer:
         return frozenset(f"{self.head}.{name}" for name, _ in inside)
 
 
-def make_optimizer(network: nn.Module, settings: OptimizationSection) -> Optimizer:
+def make_optimizer(network: nn.Module, settings: OptimizationSection, *, fused: bool = False) -> Optimizer:
     """Make the optimizer of the settings, activation parameters and layers in groups of their own."""
     groups = layer_groups(
         network,
@@ -176,9 +167,23 @@ def make_optimizer(network: nn.Module, settings: OptimizationSection) -> Optimiz
         activation_weight_decay=settings.activation_weight_decay,
         layer_decay=settings.layer_decay,
     )
+    options: dict[str, Any] = {"lr": settings.lr, "fused": fused or None}  # None: torch's own choice
     if settings.optimizer == "sgd":
-        return torch.optim.SGD(groups, lr=settings.lr, momentum=settings.momentum, nesterov=settings.nesterov)
-    return (torch.optim.Adam if settings.optimizer == "adam" else torch.optim.AdamW)(groups, lr=settings.lr)
+        return torch.optim.SGD(groups, momentum=settings.momentum, nesterov=settings.nesterov, **options)
+    return (torch.optim.Adam if settings.optimizer == "adam" else torch.optim.AdamW)(groups, **options)
+
+
+def set_rate(optimizer: Optimizer, settings: OptimizationSection, epoch: float) -> None:
+    """Bring the learning rates to where the schedule has them after so many passes."""
+    factor = rate_factor(
+        epoch,
+        schedule=settings.schedule,
+        epochs=settings.epochs,
+        milestones=settings.milestones,
+        warmup_epochs=settings.warmup_epochs,
+    )
+    for group in optimizer.param_groups:
+        group["lr"] = group["base_lr"] * factor
 
 
 def right_answers(output: Tensor, labels: Tensor) -> Tensor:

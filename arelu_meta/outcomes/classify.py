@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from arelu_meta.metrics import confusion_matrix, top_k_accuracy
-from arelu_meta.outcomes.text import HELD_OUT, UNVERIFIED, block, where_to_look
+from arelu_meta.outcomes.text import HELD_OUT, UNVERIFIED, block, part_of_set, selected, where_to_look
 from arelu_meta.spec_finetune import FineTuneSpec
 from arelu_meta.spec_supervised import ClassifySpec
 from arelu_meta.statistics import Estimate, mean_interval
@@ -71,8 +71,7 @@ class ClassifyResult:
         rows += [("chance", f"{100 / len(self.class_names):.2f} %"), ("held out", HELD_OUT[self.held_out])]
         if not self.verified:
             rows.append(UNVERIFIED)
-        rows += self.details()
-        rows.append(("selected", f"epoch {self.selected_epoch} of {spec.training.epochs}"))
+        rows += [*self.details(), *part_of_set(spec.data), selected(self.selected_epoch, spec)]
         rows.append(("time", f"{self.seconds:.1f} s"))
         rows += where_to_look(self.run_id, self.experiment_id, self.tracking_uri)
         title = (

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from torch import nn
 
-from arelu_meta.outcomes.text import HELD_OUT, UNVERIFIED, block, where_to_look
+from arelu_meta.outcomes.text import HELD_OUT, UNVERIFIED, block, part_of_set, selected, where_to_look
 from arelu_meta.spec_supervised import SegmentSpec
 from arelu_meta.tables import text_table
 
@@ -40,7 +40,7 @@ class SegmentResult:
         rows.append(("held out", HELD_OUT[self.held_out]))
         if not self.verified:
             rows.append(UNVERIFIED)
-        rows.append(("selected", f"epoch {self.selected_epoch} of {spec.training.epochs}"))
+        rows += [*part_of_set(spec.data), selected(self.selected_epoch, spec)]
         rows.append(("time", f"{self.seconds:.1f} s"))
         rows += where_to_look(self.run_id, self.experiment_id, self.tracking_uri)
         title = (

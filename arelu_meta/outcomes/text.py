@@ -2,12 +2,32 @@
 
 from collections.abc import Sequence
 
+from arelu_meta.spec import DataSection
+from arelu_meta.spec_supervised import ClassifySpec, SegmentSpec
+
 HELD_OUT = {
     "images": "images: the same classes occur in training, these images do not",
     "classes": "classes: none of the test classes occurs in training",
     "groups": "groups: no patient or writer of the test occurs in training",
 }
 UNVERIFIED = ("data", "not verified: the files are not the publisher's, byte for byte")
+
+
+def selected(epoch: int, spec: ClassifySpec | SegmentSpec) -> tuple[str, str]:
+    """Say after which epoch the test was, and that it was chosen or not."""
+    if spec.evaluation.select == "last":
+        return ("selected", f"nothing: tested after epoch {epoch}; the validation images were trained on too")
+    return ("selected", f"epoch {epoch} of {spec.training.epochs}")
+
+
+def part_of_set(data: DataSection) -> list[tuple[str, str]]:
+    """Say so when the run saw a part of the set alone."""
+    limits = []
+    if data.limit_train is not None:
+        limits.append(f"at most {data.limit_train} images to train on")
+    if data.limit_test is not None:
+        limits.append(f"at most {data.limit_test} each to validate and to test")
+    return [("part of the set", f"{', '.join(limits)}, drawn class by class")] if limits else []
 
 
 def where_to_look(run_id: str, experiment_id: str, tracking_uri: str) -> list[tuple[str, str]]:

@@ -1,6 +1,7 @@
 """One classification run: data, network, epochs, checkpoints and tracking wired together."""
 
 import time
+from typing import TypeAlias
 
 import torch
 from torch import nn
@@ -12,24 +13,30 @@ from arelu_meta.data.batches import Batches
 from arelu_meta.data.imageset import ImageSet
 from arelu_meta.data.splits import PARTS, Split
 from arelu_meta.engine.fitting import Fitted, accuracy_on, as_plain, cross_entropy, fit, from_plain
+from arelu_meta.engine.speedups import PLAIN, Speedups
 from arelu_meta.engine.supervised import Epoch, SupervisedTrainer, predict
 from arelu_meta.figures import activation_curves, confusion_figure, training_curve
 from arelu_meta.outcomes.classify import ClassifyResult
+from arelu_meta.runs.layer_log import LayerLog
 from arelu_meta.runs.session import Session, machine, session
 from arelu_meta.runs.split import load_split
 from arelu_meta.seeding import generator, global_stream
-from arelu_meta.spec import Execution, NetworkSection
+from arelu_meta.spec import NetworkSection
+from arelu_meta.spec_execution import TrainingExecution
 from arelu_meta.spec_finetune import FineTuneSpec
 from arelu_meta.spec_supervised import ClassifySpec, OptimizationSection
 from arelu_meta.tracking import Tracker
 
+Prepared: TypeAlias = tuple[Split, SupervisedTrainer]
 
-def run_classify(spec: ClassifySpec, execution: Execution, bar: progress.Bar) -> ClassifyResult:
+
+def run_classify(
+    spec: ClassifySpec, execution: TrainingExecution, bar: progress.Bar, *, prepared: Prepared | None = None
+) -> ClassifyResult:
     """Train and test; everything that wrong input can break is built before a run is opened in the store."""
     with machine(execution) as device:
-        split = load_split(spec.data, root=execution.data_root or None, fit=spec.fit).to(device)
-        network = build_classifier(spec.network, split.train, seed=spec.seed).to(device)
-        trainer = make_trainer(network, split.train, spec.training, seed=spec.seed)
+        split, trainer = prepared or prepare(spec, execution, device)
+        layers = LayerLog(trainer.network, split.train, trainer.loss, enabled=execution.layer_statistics)
         with session(
             spec,
             execution,
@@ -39,10 +46,22 @@ def run_classify(spec: ClassifySpec, execution: Execution, bar: progress.Bar) ->
                 "device": str(device),
                 "data_digest": split.train.digest,
             },
-            datasets={part: getattr(split, part) for part in PARTS},
+            datasets={part: getattr(split, part) for part in PARTS if len(getattr(split, part))},
             split=split,
         ) as opened:
-            return fit_and_test(spec, trainer, split, opened)
+            return fit_and_test(spec, trainer, split, layers, opened, keep_model=execution.keep_model)
+
+
+def prepare(
+    spec: ClassifySpec, execution: TrainingExecution, device: torch.device, *, split: Split | None = None
+) -> Prepared:
+    """Read and divide the images, unless they are given, and build the network and its trainer."""
+    if split is None:
+        root, last = execution.data_root or None, spec.evaluation.select == "last"
+        split = load_split(spec.data, root=root, fit=spec.fit, train_on_validation=last).to(device)
+    network = build_classifier(spec.network, split.train, seed=spec.seed).to(device)
+    speedups = Speedups(execution.channels_last, execution.compile, execution.fused)
+    return split, make_trainer(network, split.train, spec.training, seed=spec.seed, speedups=speedups)
 
 
 def build_classifier(section: NetworkSection, images: ImageSet, *, seed: int) -> nn.Module:
@@ -70,6 +89,7 @@ def make_trainer(
     stream: str = "batches",
     head: str | None = None,
     keep_statistics: bool = False,
+    speedups: Speedups = PLAIN,
 ) -> SupervisedTrainer:
     """Make the trainer of a network on an image set; the order of the batches has a stream of its own.
 
@@ -78,18 +98,30 @@ def make_trainer(
     """
     batches = Batches(images, settings.batch_size, generator(seed, stream), augment=augment(settings.augment))
     loss = cross_entropy(images, label_smoothing=settings.label_smoothing, class_weights=settings.class_weights)
-    return SupervisedTrainer(network, batches, settings, loss, head=head, keep_statistics=keep_statistics)
+    return SupervisedTrainer(
+        network, batches, settings, loss, head=head, keep_statistics=keep_statistics, speedups=speedups
+    )
 
 
 def fit_and_test(
-    spec: ClassifySpec | FineTuneSpec, trainer: SupervisedTrainer, split: Split, opened: Session
+    spec: ClassifySpec | FineTuneSpec,
+    trainer: SupervisedTrainer,
+    split: Split,
+    layers: LayerLog,
+    opened: Session,
+    *,
+    keep_model: bool = True,
 ) -> ClassifyResult:
     """Train to the end or from a checkpoint on, test what was selected, and store it all."""
     start, sound = time.monotonic(), spec.evaluation.protocol == "sound"
+    watched = split.validation if sound else split.test
     fitted, tracker = Fitted(), opened.tracker
     if opened.checkpoint is not None:
         trainer.load_state_dict(opened.checkpoint["trainer"])
         fitted = from_plain(opened.checkpoint["fitted"])
+        layers.load_state_dict(opened.checkpoint["layers"])
+    else:
+        tracker.metrics(layers.measure(0), 0)
     with opened.bar("train", spec.training.epochs - trainer.done) as advance, global_stream(spec.seed, "training"):
         if opened.checkpoint is not None:
             torch.set_rng_state(opened.checkpoint["global_random"])
@@ -97,10 +129,12 @@ def fit_and_test(
         def on_epoch(epoch: Epoch, values: dict[str, float]) -> None:
             tracker.metrics({**values, **activation_values(trainer.network)}, epoch.number)
             tracker.metrics({"train/images_per_second": epoch.images_per_second}, epoch.number)
+            tracker.metrics(layers.measure(epoch.number), epoch.number)
             opened.save(
                 {
                     "trainer": trainer.state_dict(),
                     "fitted": as_plain(fitted),
+                    "layers": layers.state_dict(),
                     "global_random": torch.get_rng_state(),
                 }
             )
@@ -110,7 +144,7 @@ def fit_and_test(
         fit(
             trainer,
             watched="validation" if sound else "test",
-            score=accuracy_on(split.validation if sound else split.test),
+            score=accuracy_on(watched) if len(watched) else None,
             on_epoch=on_epoch,
             patience=spec.training.patience,
             resumed=fitted,
@@ -132,11 +166,13 @@ def fit_and_test(
         tracking_uri=tracker.uri,
     )
     if distributed.rank() == 0:
-        _record(result, split, tracker)
+        _record(result, layers, tracker)
+        if keep_model:
+            tracker.network(result.network, split.test)
     return result
 
 
-def _record(result: ClassifyResult, split: Split, tracker: Tracker) -> None:
+def _record(result: ClassifyResult, layers: LayerLog, tracker: Tracker) -> None:
     spec, test, last = result.spec, result.test, result.spec.training.epochs
     prefix = "test" if spec.evaluation.protocol == "sound" else "paper/best_epoch_test"
     values = {f"{prefix}/accuracy": test.mean, f"{prefix}/n": test.n}
@@ -154,6 +190,8 @@ def _record(result: ClassifyResult, split: Split, tracker: Tracker) -> None:
     drawn = activation_curves(result.network, title=f"learned activations: {title}")
     if drawn is not None:
         tracker.figure(drawn, "figures/activation_curves.png")
+    course = layers.figure(title=f"layers over training: {title}")
+    if course is not None:
+        tracker.figure(course, "figures/layers.png")
     rows = zip(result.labels.tolist(), result.logits.argmax(1).tolist(), strict=True)
     tracker.text("label,prediction\n" + "".join(f"{label},{answer}\n" for label, answer in rows), "predictions.csv")
-    tracker.network(result.network, split.test)

@@ -11,10 +11,11 @@ from arelu_meta.data.augment import augment
 from arelu_meta.data.imageset import ImageSet
 from arelu_meta.data.splits import PARTS, Split
 from arelu_meta.errors import InputError
+from arelu_meta.outcomes.finetune import FineTuneResult
 from arelu_meta.pretrained.assembly import Assembled, assemble, check_takes
 from arelu_meta.pretrained.inputs import check_size, fitted
-from arelu_meta.outcomes.finetune import FineTuneResult
 from arelu_meta.runs.classify import fit_and_test, make_trainer
+from arelu_meta.runs.layer_log import LayerLog
 from arelu_meta.runs.session import machine, session
 from arelu_meta.runs.split import EVALUATION_SEED, divided
 from arelu_meta.seeding import generator
@@ -56,7 +57,8 @@ def run_finetune(spec: FineTuneSpec, execution: Execution, bar: progress.Bar) ->
                     opened.tracker.text(f"{made.report}\n", "surgery.txt")
                 if made.agreement is not None and opened.checkpoint is None:
                     opened.tracker.metrics({"start/agreement": made.agreement}, 0)
-            result = fit_and_test(spec, trainer, split, opened)
+            layers = LayerLog(network, split.train, trainer.loss, enabled=False)
+            result = fit_and_test(spec, trainer, split, layers, opened)
             return FineTuneResult(**vars(result), start=_lines(spec, made, split))
 
 

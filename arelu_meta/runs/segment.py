@@ -11,23 +11,26 @@ from arelu_meta.data.imageset import ImageSet
 from arelu_meta.data.mask_batches import MaskBatches
 from arelu_meta.data.splits import PARTS, Split
 from arelu_meta.engine.fitting import Fitted, as_plain, fit, from_plain
+from arelu_meta.engine.speedups import Speedups
 from arelu_meta.engine.supervised import Epoch, SupervisedTrainer, predict
 from arelu_meta.errors import InputError
 from arelu_meta.figures import activation_curves, overlay_figure, training_curve
 from arelu_meta.metrics import volume_dice
 from arelu_meta.outcomes.segment import SegmentResult
+from arelu_meta.runs.layer_log import LayerLog
 from arelu_meta.runs.session import Session, machine, session
 from arelu_meta.runs.split import load_split
 from arelu_meta.seeding import generator, global_stream
-from arelu_meta.spec import Execution
+from arelu_meta.spec_execution import TrainingExecution
 from arelu_meta.spec_supervised import SegmentSpec
 from arelu_meta.tracking import Tracker
 
 
-def run_segment(spec: SegmentSpec, execution: Execution, bar: progress.Bar) -> SegmentResult:
+def run_segment(spec: SegmentSpec, execution: TrainingExecution, bar: progress.Bar) -> SegmentResult:
     """Train and test; everything that wrong input can break is built before a run is opened in the store."""
     with machine(execution) as device:
-        split = load_split(spec.data, root=execution.data_root or None, fit=spec.fit).to(device)
+        root, last = execution.data_root or None, spec.evaluation.select == "last"
+        split = load_split(spec.data, root=root, fit=spec.fit, train_on_validation=last).to(device)
         affine = spec.training.augment == "affine"
         batches = MaskBatches(split.train, spec.training.batch_size, generator(spec.seed, "batches"), affine=affine)
         if split.train.groups is None:
@@ -41,7 +44,9 @@ def run_segment(spec: SegmentSpec, execution: Execution, bar: progress.Bar) -> S
                 classes=1,
                 filters=spec.network.filters,
             ).to(device)
-        trainer = SupervisedTrainer(network, batches, spec.training, dice_loss)
+        speedups = Speedups(execution.channels_last, execution.compile, execution.fused)
+        trainer = SupervisedTrainer(network, batches, spec.training, dice_loss, speedups=speedups)
+        layers = LayerLog(network, split.train, dice_loss, enabled=execution.layer_statistics)
         with session(
             spec,
             execution,
@@ -51,10 +56,10 @@ def run_segment(spec: SegmentSpec, execution: Execution, bar: progress.Bar) -> S
                 "device": str(device),
                 "data_digest": split.train.digest,
             },
-            datasets={part: getattr(split, part) for part in PARTS},
+            datasets={part: getattr(split, part) for part in PARTS if len(getattr(split, part))},
             split=split,
         ) as opened:
-            return _fit_and_test(spec, trainer, split, opened)
+            return _fit_and_test(spec, trainer, split, layers, opened, keep_model=execution.keep_model)
 
 
 def dice_loss(logits: Tensor, masks: Tensor) -> Tensor:
@@ -77,13 +82,24 @@ def patient_dice(network: nn.Module, images: ImageSet) -> dict[str, float]:
     return {images.group_names[number]: score for number, score in scores.items()}
 
 
-def _fit_and_test(spec: SegmentSpec, trainer: SupervisedTrainer, split: Split, opened: Session) -> SegmentResult:
+def _fit_and_test(
+    spec: SegmentSpec,
+    trainer: SupervisedTrainer,
+    split: Split,
+    layers: LayerLog,
+    opened: Session,
+    *,
+    keep_model: bool,
+) -> SegmentResult:
     start, sound = time.monotonic(), spec.evaluation.protocol == "sound"
     watched = "validation" if sound else "test"
     fitted = Fitted()
     if opened.checkpoint is not None:
         trainer.load_state_dict(opened.checkpoint["trainer"])
         fitted = from_plain(opened.checkpoint["fitted"])
+        layers.load_state_dict(opened.checkpoint["layers"])
+    else:
+        opened.tracker.metrics(layers.measure(0), 0)
 
     def score(current: SupervisedTrainer) -> float:
         by_patient = patient_dice(current.tested, getattr(split, watched))
@@ -94,19 +110,30 @@ def _fit_and_test(spec: SegmentSpec, trainer: SupervisedTrainer, split: Split, o
             torch.set_rng_state(opened.checkpoint["global_random"])
 
         def on_epoch(epoch: Epoch, values: dict[str, float]) -> None:
-            dice = values[f"{watched}/accuracy"]
-            metrics = {"train/loss": epoch.loss, f"{watched}/dice": dice, **activation_values(trainer.network)}
+            metrics = {"train/loss": epoch.loss, **activation_values(trainer.network), **layers.measure(epoch.number)}
+            note = f"loss {epoch.loss:.3f}"
+            if f"{watched}/accuracy" in values:
+                dice = metrics[f"{watched}/dice"] = values[f"{watched}/accuracy"]
+                note += f"  {watched} Dice {100 * dice:.1f} %"
             opened.tracker.metrics(metrics, epoch.number)
             opened.save(
                 {
                     "trainer": trainer.state_dict(),
                     "fitted": as_plain(fitted),
+                    "layers": layers.state_dict(),
                     "global_random": torch.get_rng_state(),
                 }
             )
-            advance(f"loss {epoch.loss:.3f}  {watched} Dice {100 * dice:.1f} %  {epoch.images_per_second:.0f} images/s")
+            advance(f"{note}  {epoch.images_per_second:.1f} images/s")
 
-        fit(trainer, watched=watched, score=score, on_epoch=on_epoch, patience=spec.training.patience, resumed=fitted)
+        fit(
+            trainer,
+            watched=watched,
+            score=score if len(getattr(split, watched)) else None,
+            on_epoch=on_epoch,
+            patience=spec.training.patience,
+            resumed=fitted,
+        )
     trainer.tested.load_state_dict(fitted.best_state)
     test = split.test
     counts = torch.bincount(test.groups.cpu()) if test.groups is not None else torch.zeros(0)
@@ -119,27 +146,33 @@ def _fit_and_test(spec: SegmentSpec, trainer: SupervisedTrainer, split: Split, o
         held_out=split.held_out,
         verified=split.train.provenance.verified,
         selected_epoch=fitted.selected,
-        curves={f"{watched} Dice": fitted.curves.get(watched, [])},
+        curves={f"{watched} Dice": fitted.curves[watched]} if watched in fitted.curves else {},
         seconds=time.monotonic() - start,
         run_id=opened.tracker.run_id,
         experiment_id=opened.tracker.experiment_id,
         tracking_uri=opened.tracker.uri,
     )
     if distributed.rank() == 0:
-        _record(result, test, opened.tracker)
+        _record(result, test, layers, opened.tracker)
+        if keep_model:
+            opened.tracker.network(result.network, test)
     return result
 
 
-def _record(result: SegmentResult, test: ImageSet, tracker: Tracker) -> None:
+def _record(result: SegmentResult, test: ImageSet, layers: LayerLog, tracker: Tracker) -> None:
     spec, last = result.spec, result.spec.training.epochs
     prefix = "test" if spec.evaluation.protocol == "sound" else "paper/best_epoch_test"
     tracker.metrics({f"{prefix}/dice": result.dice, f"{prefix}/n": len(result.patients)}, last)
     title = f"{spec.network.activation} in unet on {spec.task}"
-    figure = training_curve(result.curves, title=title, ylabel="Dice coefficient", xlabel="epoch")
-    tracker.figure(figure, "figures/training_curve.png")
+    if result.curves:
+        figure = training_curve(result.curves, title=title, ylabel="Dice coefficient", xlabel="epoch")
+        tracker.figure(figure, "figures/training_curve.png")
     drawn = activation_curves(result.network, title=f"learned activations: {title}")
     if drawn is not None:
         tracker.figure(drawn, "figures/activation_curves.png")
+    course = layers.figure(title=f"layers over training: {title}")
+    if course is not None:
+        tracker.figure(course, "figures/layers.png")
     masks = test.masks
     if masks is not None:
         size = masks.flatten(1).sum(1)
@@ -151,4 +184,3 @@ def _record(result: SegmentResult, test: ImageSet, tracker: Tracker) -> None:
         )
     rows = "".join(f"{name},{score:.6f},{result.slices[name]}\n" for name, score in result.patients.items())
     tracker.text(f"patient,dice,slices\n{rows}", "patients.csv")
-    tracker.network(result.network, test)

@@ -13,12 +13,18 @@ from arelu_meta.spec_supervised import FitSection
 EVALUATION_SEED = 0  # splits, validation and test episodes are the same for every run seed and every arm
 
 
-def load_split(section: DataSection, *, root: str | None = None, fit: FitSection | None = None) -> Split:
+def load_split(
+    section: DataSection, *, root: str | None = None, fit: FitSection | None = None, train_on_validation: bool = False
+) -> Split:
     """Read the images, make them fit, and divide them as the spec says."""
     images = data.load(section.dataset, root=root, **section.dataset_options)
     if fit is not None:
         images = fit_images(images, channels=fit.channels, image_size=fit.image_size, resize=fit.resize)
     split = divided(images, section)
+    if train_on_validation:
+        split = splits.joined(images, split)
+    if section.limit_train is not None or section.limit_test is not None:
+        split = splits.limited(images, split, train=section.limit_train, test=section.limit_test, seed=EVALUATION_SEED)
     return split if fit is None or fit.normalise else without_statistics(split)
 
 

@@ -55,7 +55,23 @@ def test_a_pair_that_is_not_whole(tmp_path, suffix):
 def test_sizes_differ(tmp_path):
     write(tmp_path, "P", [1, 2])
     Image.fromarray(pixels(1)[:4]).save(tmp_path / "P" / "P_2.tif")
-    with pytest.raises(InputError, match=r"P_2.tif is \(4, 8\) and its mask \(8, 8\), not \(8, 8\)"):
+    with pytest.raises(InputError, match=r"P_2.tif is 4x8 and its mask 8x8, but the first slice is 8x8; .* copy"):
+        load_lgg(root=tmp_path)
+
+
+def test_a_mask_of_another_size(tmp_path):
+    write(tmp_path, "P", [1, 2])
+    Image.fromarray(pixels(1)[:6, :6, 0]).save(tmp_path / "P" / "P_1_mask.tif")
+    with pytest.raises(InputError, match=r"P_1.tif is 8x8 and its mask 6x6, but the first slice is 8x8"):
+        load_lgg(root=tmp_path)
+
+
+def test_a_patient_without_masks(tmp_path):
+    write(tmp_path, "P", [1, 2])
+    write(tmp_path, "Q", [1, 2, 3])
+    for mask in (tmp_path / "Q").glob("*_mask.tif"):
+        mask.unlink()
+    with pytest.raises(InputError, match=r"Q has 3 slices and not one mask \(\*_mask.tif\); copy its masks too"):
         load_lgg(root=tmp_path)
 
 

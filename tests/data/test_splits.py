@@ -14,6 +14,8 @@ from arelu_meta.data.splits import (
     by_image,
     class_families,
     divide,
+    joined,
+    limited,
     omniglot_standard,
     published,
     read_split,
@@ -231,6 +233,38 @@ def test_omniglot_standard_wants_omniglot():
         omniglot_standard(images_of([3, 3]))
     with pytest.raises(InputError, match="must leave some of the 1200"):
         omniglot_standard(images_of([1] * 1623, groups=list(range(1623))), validation_classes=1200)
+
+
+# A part of a set; nothing to validate on
+
+
+def test_limited_keeps_the_shares_of_the_classes():
+    """By image 60 %, 20 %, 20 %: 60, 30, 6 to train. 48 of these 96 are 30, 15, 3, each to within one image."""
+    images = images_of([100, 50, 10])
+    split = by_image(images)
+    part = limited(images, split, train=48, test=16)
+    assert len(part.train) == 48
+    assert all(abs(a - b) <= 1 for a, b in zip(part.train.counts().tolist(), (30, 15, 3), strict=True))
+    assert (len(part.validation), len(part.test)) == (16, 16)
+    found, whole = numbers(part), numbers(split)
+    assert all(found[name] < whole[name] for name in PARTS)
+    train = images.images[part.indices["train"]].double() / 255
+    assert part.test.mean == pytest.approx((float(train.mean()),))
+    assert numbers(limited(images, split, train=48, test=16)) == found
+    assert numbers(limited(images, split, train=48, seed=1))["train"] != found["train"]
+    assert numbers(limited(images, split, train=97)) == whole
+
+
+def test_joined_trains_on_validation_too(tmp_path):
+    images = images_of([10, 10], groups=[i % 5 for i in range(20)])
+    split = by_group(images)
+    whole = joined(images, split)
+    assert numbers(whole)["train"] == numbers(split)["train"] | numbers(split)["validation"]
+    assert len(whole.validation) == 0
+    assert torch.equal(whole.indices["test"], split.indices["test"])
+    assert len(limited(images, whole, train=5).train) == 5
+    whole.write(tmp_path / "split.json")
+    assert read_split(tmp_path / "split.json", images).digest == whole.digest
 
 
 # Divide, write, read

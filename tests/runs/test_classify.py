@@ -9,6 +9,7 @@ from arelu_meta.run import run
 from arelu_meta.rundir import RunFolder
 from arelu_meta.runs.split import load_split
 from arelu_meta.spec import Execution
+from arelu_meta.spec_execution import TrainingExecution
 from tests.supervised_runs import artifacts, classify_spec, interrupted_after, no_model, same_weights
 from tests.tiny_runs import MLFLOW_WARNINGS, metric_history
 
@@ -83,6 +84,35 @@ def test_the_seed_decides_every_bit():
     assert np.array_equal(one.logits, same.logits)
     assert not same_weights(one.network, other.network)
     assert np.array_equal(one.labels, other.labels)  # the split is the same for every seed
+
+
+@pytest.mark.usefixtures("no_model")
+def test_the_last_epoch_where_nothing_is_chosen(store_uri):
+    """Validation trains too: 160 of 200 images; no validation metric, the last epoch is tested, and it is said."""
+    result = run(classify_spec(evaluation={"select": "last"}))
+    history = metric_history(store_uri, result.run_id)
+    assert "validation/accuracy" not in history
+    assert result.selected_epoch == 3
+    assert "nothing: tested after epoch 3; the validation images were trained on too" in result.report()
+    stored = MlflowClient(store_uri).get_run(result.run_id)
+    assert {item.dataset.name for item in stored.inputs.dataset_inputs} == {"tiny_digits/train", "tiny_digits/test"}
+    split = load_split(result.spec.data, fit=result.spec.fit, train_on_validation=True)
+    assert len(split.train) == 160
+    assert stored.data.tags["data_digest"] == split.train.digest
+
+
+@pytest.mark.usefixtures("no_model")
+def test_layers_are_logged_and_drawn_unless_switched_off(store_uri):
+    result = run(classify_spec(training={"epochs": 2}))
+    history = metric_history(store_uri, result.run_id)
+    for layer in ("block1.2", "block2.2", "block3.2"):
+        for quantity in ("rms", "gradient", "dead_alpha"):
+            assert [step for step, _ in history[f"layers/{layer}/{quantity}"]] == [0, 1, 2]
+    assert "figures/layers.png" in artifacts(store_uri, result.run_id)
+    off = run(classify_spec(training={"epochs": 2}), TrainingExecution(layer_statistics=False))
+    assert same_weights(off.network, result.network)
+    assert not any(key.startswith("layers/") for key in metric_history(store_uri, off.run_id))
+    assert "figures/layers.png" not in artifacts(store_uri, off.run_id)
 
 
 SETTINGS = [

@@ -68,6 +68,21 @@ def test_a_whole_run_is_in_the_store(store_uri):
     assert table[1:] == [f"{name},{score:.6f},4"]
 
 
+@pytest.mark.usefixtures("no_model")
+def test_the_last_epoch_where_nothing_is_chosen(store_uri):
+    """Six patients: one tests, five train."""
+    result = run(segment_spec(evaluation={"select": "last"}))
+    history = metric_history(store_uri, result.run_id)
+    assert "validation/dice" not in history
+    assert [step for step, _ in history["layers/down.0.0.2/rms"]] == [0, 1, 2, 3]
+    assert result.selected_epoch == 3
+    assert len(result.patients) == 1
+    split = load_split(result.spec.data, fit=result.spec.fit, train_on_validation=True)
+    assert len(split.train.groups.unique()) == 5
+    assert {"figures/overlays.png", "figures/layers.png"} <= artifacts(store_uri, result.run_id)
+    assert "figures/training_curve.png" not in artifacts(store_uri, result.run_id)
+
+
 @pytest.mark.usefixtures("store", "no_model")
 def test_it_learns():
     """Bright discs on a dark ground are no hard problem: better than marking everything, 58 / 285."""

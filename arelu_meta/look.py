@@ -1,0 +1,51 @@
+"""Look into trained classification runs: Grad-CAM, and feature maps before and after an activation.
+
+python -m arelu_meta.look RUN --layer block2
+python -m arelu_meta.look RELU_RUN ARELU_RUN --layer stages.1 --maps-layer stem.2
+"""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from arelu_meta import command_line
+
+
+def command(argv: Sequence[str] | None = None) -> None:
+    """Draw, and say where the pictures are."""
+    parser = command_line.Parser(
+        prog="python -m arelu_meta.look",
+        description="Draw Grad-CAM and feature maps of trained classify runs, as files and as artifacts of the runs.",
+    )
+    parser.add_argument("runs", nargs="+", metavar="RUN", help="MLflow run id, or run folder (runs/TASK-...)")
+    parser.add_argument("--layer", required=True, help="layer for Grad-CAM, as in network.named_modules()")
+    parser.add_argument("--maps-layer", default="", metavar="LAYER", help="activation to draw before and after")
+    parser.add_argument("--images", type=int, default=4, help="test images to explain [4]")
+    parser.add_argument("--data-root", help="folder of the published data sets")
+    parser.add_argument("--out", type=Path, default=Path("pictures"), help="folder of the files [pictures]")
+    given = parser.parse_args(argv)
+
+    from arelu_meta.errors import InputError
+    from arelu_meta.runs.look import look_into
+
+    if given.images < 1:
+        raise InputError(f"--images {given.images}: must be at least 1")
+    drawn = look_into(
+        given.runs,
+        layer=given.layer,
+        maps_layer=given.maps_layer,
+        images=given.images,
+        root=given.data_root,
+        out=given.out,
+    )
+    sys.stdout.write("".join(f"{file}\n" for file in drawn.files))
+    sys.stdout.write(f"and among the artifacts of {', '.join(drawn.run_ids)}\n")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command and give its exit code."""
+    return command_line.main(command, argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,68 @@
+"""How runs that train on batches are carried out, beyond what every run has. Nothing here imports torch."""
+
+import re
+from typing import Annotated
+
+from pydantic import AfterValidator, model_validator
+
+from arelu_meta.errors import InputError
+from arelu_meta.spec import Execution
+
+
+def seed_numbers(text: str) -> list[int]:
+    """Read seeds: numbers and ranges, separated by commas.
+
+    >>> seed_numbers("0-2,7")
+    [0, 1, 2, 7]
+    """
+    seeds: list[int] = []
+    for part in text.split(",") if text else []:
+        found = re.fullmatch(r"\s*(\d+)(?:-(\d+))?\s*", part)
+        named = range(int(found[1]), int(found[2] or found[1]) + 1) if found else range(0)
+        if not named:
+            raise InputError(f"seeds {text!r} are not numbers and ranges such as 0-4 or 0,2,7")
+        seeds += named
+    if len(set(seeds)) < len(seeds):
+        raise InputError(f"seeds {text!r} name a seed twice")
+    return seeds
+
+
+def _checked_seeds(text: str) -> str:
+    seed_numbers(text)
+    return text
+
+
+class TrainingExecution(Execution):
+    """How a run that trains on batches is carried out; no part of its identity.
+
+    Memory layout, compilation and fused updates change results by rounding alone, as another number of threads does.
+    """
+
+    seeds: Annotated[str, AfterValidator(_checked_seeds)] = ""
+    """several seeds, each a run of its own: 0-4, or 0,2,7; finished ones are not repeated"""
+    together: bool = False
+    """train the seeds as one stacked network: faster for small batches or on a GPU"""
+    channels_last: bool = False
+    """keep the channels of a pixel side by side in memory"""
+    compile: bool = False
+    """compile the training pass with torch.compile"""
+    fused: bool = False
+    """update all parameters in one fused kernel"""
+    layer_statistics: bool = True
+    """log activation RMS, gradient norm and dead alpha of every layer after every epoch"""
+    keep_model: bool = True
+    """store the trained network as an MLflow model"""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> "TrainingExecution":
+        if self.together and not self.seeds:
+            raise InputError("--together trains several seeds as one; name them, such as --seeds 0-4")
+        for name in ("channels_last", "compile", "resume"):
+            if self.together and getattr(self, name):
+                raise InputError(f"--together does not go with --{name.replace('_', '-')}; drop one of them")
+        return self
+
+    @classmethod
+    def of(cls, execution: Execution) -> "TrainingExecution":
+        """Give plain settings the defaults of these."""
+        return execution if isinstance(execution, cls) else cls(**execution.model_dump())
