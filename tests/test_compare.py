@@ -109,10 +109,12 @@ def test_every_cell_ends_once_below_one_parent(sweep: tuple[Path, subprocess.Com
     assert "4/4" in done.stderr
 
 
+@pytest.mark.slow
 def test_overhead_of_a_cell_is_under_a_second(sweep: tuple[Path, subprocess.CompletedProcess[str]]):
     """What a worker does for a cell beside the run itself: from the cell's start to the start of its MLflow run.
 
-    The first cell of each worker is left out: it also loads torch.
+    The first cell of each worker is left out: it also loads what a run needs. It holds for a machine that is not busy,
+    hence among the slow ones.
     """
     folder, _ = sweep
     rows = tiny.query(
