@@ -92,9 +92,9 @@ def _compare(
     execution: Execution,
     words: str,
 ) -> None:
-    from arelu_meta.comparison.reports import summary
     from arelu_meta.comparison.runner import Plan, compare
     from arelu_meta.outcomes.text import block, where_to_look
+    from arelu_meta.reporting.report import summary
     from arelu_meta.tracking import DEFAULT_URI
 
     workers = min(given.workers, len(cells))
@@ -120,7 +120,8 @@ def _compare(
         raise
     uri = os.environ.get("MLFLOW_TRACKING_URI") or DEFAULT_URI
     places = [("report", f"{done.folder}/"), *where_to_look(done.record.run_id, done.record.experiment_id, uri)]
-    sys.stdout.write(f"{summary(done.findings)}\n\n{block(experiment.title, places)}\n")
+    said = "no cell has finished" if done.findings.runs.empty else summary(done.findings)
+    sys.stdout.write(f"{said}\n\n{block('where it is', places)}\n")
     if done.failed:
         raise RunError(f"{len(done.failed)} of {len(cells)} cells have no result; to try them again: {words}")
 

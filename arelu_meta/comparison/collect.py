@@ -2,7 +2,6 @@
 
 import io
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import fields
 from typing import Any
 
 import mlflow
@@ -68,13 +67,8 @@ def collect(
         missing=tuple(missing),
         budget=share,
         protocol={"task": experiment.task, **_facts(runs), "command": command},
-        **_unit(metric),
+        unit="%" if is_share(metric) else "",
     )
-
-
-def _unit(metric: str) -> dict[str, Any]:
-    """The unit that values of the metric are written with, where reports have a place for it."""
-    return {"unit": "%"} if is_share(metric) and "unit" in {field.name for field in fields(Findings)} else {}
 
 
 def runs_table(record: Record, runs: Sequence[Run]) -> pd.DataFrame:

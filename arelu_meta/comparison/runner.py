@@ -18,6 +18,7 @@ from arelu_meta.comparison.overview import Overview
 from arelu_meta.comparison.record import AXIS, Record, open_record
 from arelu_meta.comparison.selection import written
 from arelu_meta.errors import InputError
+from arelu_meta.reporting import report
 from arelu_meta.reporting.findings import Findings
 from arelu_meta.spec import Execution
 
@@ -129,23 +130,24 @@ def _run(plan: Plan, record: Record, cells: Sequence[Cell], workers: AbstractCon
 
 
 def _params(plan: Plan) -> dict[str, object]:
-    report = plan.experiment.report
+    judged = plan.experiment.report
     axes = {f"{AXIS}{axis}": ", ".join(map(written, values)) for axis, values in plan.experiment.axes.items()}
     return {
         "task": plan.experiment.task,
-        "arm": report.arm,
-        "baseline": report.baseline,
+        "arm": judged.arm,
+        "baseline": judged.baseline,
         "budget": f"{plan.budget:g}",
         **axes,
     }
 
 
 def _leave_report(findings: Findings, record: Record, folder: Path) -> None:
-    from arelu_meta.comparison.reports import report_files, report_metrics
-
-    report_files(findings, folder)
+    """Write the report into a folder and to the parent run; without a finished cell there is nothing to say."""
     tags = {"cells.finished": str(len(findings.runs)), "cells.missing": str(len(findings.missing))}
-    record.write(folder, report_metrics(findings), tags)
+    folder.mkdir(parents=True, exist_ok=True)
+    if not findings.runs.empty:
+        report.write(findings, folder)
+    record.write(folder, {} if findings.runs.empty else report.metrics(findings), tags)
 
 
 @contextmanager
