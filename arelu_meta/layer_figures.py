@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from arelu_meta.errors import InputError
-from arelu_meta.figures import COLOURS
+from arelu_meta.palette import COLOURS
 
 Course = Sequence[tuple[int, float]]
 DEPTH = "viridis"  # even in lightness, so that depth reads without colour too

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from arelu_meta import cli, command_line
 from arelu_meta.errors import InputError
+from arelu_meta.spec import Execution
 from arelu_meta.spec_finetune import FineTuneSpec
 
 if TYPE_CHECKING:
@@ -35,7 +36,12 @@ def command(argv: Sequence[str] | None = None) -> None:
     own.add_argument("--output", default="lr_view")
     given, rest = own.parse_known_args(argv)
     spec, execution = cli.parse(
-        FineTuneSpec, module="arelu_meta.lr_view", description=DESCRIPTION, default_task="finetune", argv=rest
+        FineTuneSpec,
+        module="arelu_meta.lr_view",
+        description=DESCRIPTION,
+        default_task="finetune",
+        argv=rest,
+        execution_class=Execution,
     )
     if not all(seed.isdecimal() for seed in given.seeds):
         raise InputError(f"--seeds {' '.join(given.seeds)}: give whole numbers from 0 on")

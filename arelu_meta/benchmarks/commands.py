@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from arelu_meta import catalog
 from arelu_meta.benchmarks.report import BenchReport, Row
 from arelu_meta.errors import RunError
 
@@ -61,11 +62,12 @@ def _tracking() -> BenchReport:
     from arelu_meta.run import run
     from arelu_meta.spec import Execution, FewShotSpec
     from arelu_meta.tracking import Tracker
+    from arelu_meta.validation import validated
 
     clock = Clock()
     with tempfile.TemporaryDirectory() as folder, _at(Path(folder)), clock.watching(Tracker, _public(Tracker)):
         start = time.perf_counter()
-        run(FewShotSpec(), Execution(experiment="bench"))
+        run(validated(FewShotSpec, catalog.read("task", "digits"), "digits"), Execution(experiment="bench"))
         whole = time.perf_counter() - start
     rest = whole - clock.seconds
     rows = [

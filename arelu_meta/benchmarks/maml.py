@@ -51,8 +51,7 @@ def _iterations(train: ImageSet) -> BenchReport:
 
 def _our_iterations(train: ImageSet) -> Callable[[], object]:
     network = NARROW.network()
-    options = {"inner_lr": NARROW.inner_lr, "inner_steps": NARROW.inner_steps}
-    learner = learners.build("maml", network, **options)
+    learner = learners.build("maml", network, inner_lr=NARROW.inner_lr, inner_steps=NARROW.inner_steps)
     sampler = EpisodeSampler(train, ways=NARROW.ways, shots=NARROW.shots, queries=NARROW.queries)
     random = torch.Generator().manual_seed(0)
     loop = meta_train(

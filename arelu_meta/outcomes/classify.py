@@ -71,7 +71,11 @@ class ClassifyResult:
         rows += [("chance", f"{100 / len(self.class_names):.2f} %"), ("held out", HELD_OUT[self.held_out])]
         if not self.verified:
             rows.append(UNVERIFIED)
-        rows += [*self.details(), *part_of_set(spec.data), selected(self.selected_epoch, spec)]
+        rows += [
+            *self.details(),
+            *part_of_set(spec.data),
+            selected(self.selected_epoch, spec.evaluation, epochs=spec.training.epochs),
+        ]
         rows.append(("time", f"{self.seconds:.1f} s"))
         rows += where_to_look(self.run_id, self.experiment_id, self.tracking_uri)
         title = (

@@ -40,7 +40,7 @@ class SegmentResult:
         rows.append(("held out", HELD_OUT[self.held_out]))
         if not self.verified:
             rows.append(UNVERIFIED)
-        rows += [*part_of_set(spec.data), selected(self.selected_epoch, spec)]
+        rows += [*part_of_set(spec.data), selected(self.selected_epoch, spec.evaluation, epochs=spec.training.epochs)]
         rows.append(("time", f"{self.seconds:.1f} s"))
         rows += where_to_look(self.run_id, self.experiment_id, self.tracking_uri)
         title = (

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from arelu_meta.spec import DataSection
-from arelu_meta.spec_supervised import ClassifySpec, SegmentSpec
+from arelu_meta.spec_supervised import MeasureSection, SelectionSection
 
 HELD_OUT = {
     "images": "images: the same classes occur in training, these images do not",
@@ -13,11 +13,11 @@ HELD_OUT = {
 UNVERIFIED = ("data", "not verified: the files are not the publisher's, byte for byte")
 
 
-def selected(epoch: int, spec: ClassifySpec | SegmentSpec) -> tuple[str, str]:
+def selected(epoch: int, evaluation: MeasureSection, *, epochs: int) -> tuple[str, str]:
     """Say after which epoch the test was, and that it was chosen or not."""
-    if spec.evaluation.select == "last":
+    if isinstance(evaluation, SelectionSection) and evaluation.select == "last":
         return ("selected", f"nothing: tested after epoch {epoch}; the validation images were trained on too")
-    return ("selected", f"epoch {epoch} of {spec.training.epochs}")
+    return ("selected", f"epoch {epoch} of {epochs}")
 
 
 def part_of_set(data: DataSection) -> list[tuple[str, str]]:
