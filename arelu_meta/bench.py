@@ -4,6 +4,7 @@ python -m arelu_meta.bench sampler
 python -m arelu_meta.bench all --json
 """
 
+import argparse
 import json
 import sys
 from collections.abc import Sequence
@@ -20,10 +21,17 @@ def command(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("names", nargs="+", metavar="NAME", help=f"{', '.join(benchmarks.names())}, or all")
     parser.add_argument("--data-root", help="folder of the published data sets")
     parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
+    parser.add_argument(
+        "--track",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="keep the figures in MLflow, experiment bench [yes]",
+    )
     options = parser.parse_args(argv)
     names = benchmarks.names() if "all" in options.names else options.names
     chosen = [benchmarks.entry(name) for name in names]
 
+    from arelu_meta.benchmarks.record import machine, record
     from arelu_meta.benchmarks.timing import busy
 
     if warning := busy():
@@ -33,7 +41,10 @@ def command(argv: Sequence[str] | None = None) -> None:
     if options.json:
         sys.stdout.write(json.dumps([report.plain() for report in reports], indent=2) + "\n")
     else:
-        sys.stdout.write("\n\n".join(report.text() for report in reports) + "\n")
+        facts = ", ".join(f"{name} {value}" for name, value in machine().items())
+        sys.stdout.write("\n\n".join([facts, *(report.text() for report in reports)]) + "\n")
+    if options.track:
+        sys.stderr.write(f"MLflow run {record(reports, machine())}\n")
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -2,7 +2,9 @@
 
 import json
 
+import mlflow
 import pytest
+import torch
 
 from arelu_meta import bench, benchmarks
 from arelu_meta.benchmarks import timing
@@ -25,7 +27,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> list[str | None]:
 
 
 def test_json_parses(quick: list[str | None], capsys: pytest.CaptureFixture[str]):
-    assert bench.main(["sampler", "--json", "--data-root", "here"]) == 0
+    assert bench.main(["sampler", "--json", "--no-track", "--data-root", "here"]) == 0
     captured = capsys.readouterr()
     rows = [
         {"name": "ours", "seconds": 0.001, "ratio": 1.0, "note": ""},
@@ -37,9 +39,10 @@ def test_json_parses(quick: list[str | None], capsys: pytest.CaptureFixture[str]
 
 
 def test_tables(quick: list[str | None], capsys: pytest.CaptureFixture[str]):
-    assert bench.main(["all"]) == 0
+    assert bench.main(["all", "--no-track"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "title"
+    assert lines[0].startswith("processor ")
+    assert lines[2] == "title"
     rows = [line.split() for line in lines if "theirs" in line]
     assert rows == [["theirs", "2.500", "2.50", "slow"]] * len(benchmarks.names())
     assert quick == [None] * len(benchmarks.names())
@@ -49,7 +52,7 @@ def test_a_busy_machine_is_warned_of_on_standard_error(
     quick: list[str | None], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     monkeypatch.setattr(timing, "busy", lambda: "the machine is busy")
-    assert bench.main(["sampler", "--json"]) == 0
+    assert bench.main(["sampler", "--json", "--no-track"]) == 0
     captured = capsys.readouterr()
     assert captured.err == "warning: the machine is busy\n"
     assert len(json.loads(captured.out)) == len(quick) == 1
@@ -60,3 +63,14 @@ def test_unknown_names(capsys: pytest.CaptureFixture[str]):
     assert capsys.readouterr().err == "error: unknown benchmark 'samplr'; did you mean 'sampler'?\n"
     assert bench.main([]) == 2
     assert capsys.readouterr().err.count("\n") == 1
+
+
+@pytest.mark.usefixtures("quick", "store")
+def test_figures_are_kept_in_mlflow(capsys: pytest.CaptureFixture[str]):
+    assert bench.main(["sampler"]) == 0
+    run_id = capsys.readouterr().err.removeprefix("MLflow run ").strip()
+    kept = mlflow.get_run(run_id)
+    assert kept.data.metrics["title/theirs/ratio"] == 2.5
+    assert kept.data.metrics["title/ours/seconds"] == 0.001
+    assert kept.data.tags["torch"] == torch.__version__
+    assert json.loads(mlflow.artifacts.load_text(f"{kept.info.artifact_uri}/bench.json"))[0]["title"] == "title"
