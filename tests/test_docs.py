@@ -1,5 +1,6 @@
 """The pages of the documentation do what they say: their Python is run, in order, as one script."""
 
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,6 +10,8 @@ import mlflow
 import numpy as np
 import pytest
 import torch
+
+from tests.comparison import tiny
 
 DOCS = Path(__file__).parent.parent / "docs"
 
@@ -60,3 +63,31 @@ def test_few_shot_classifier(capsys):
     assert f"{right:.0%} of 10 right\n" in capsys.readouterr().out
     np.testing.assert_array_equal(names["again"].predict_proba(x_new), classifier.predict_proba(x_new))
     assert Path("my_model", "weights.safetensors").is_file()
+
+
+@pytest.mark.filterwarnings("ignore:.*Any type hint:UserWarning")  # the import of mlflow.pyfunc warns of itself
+@pytest.mark.usefixtures("workplace")
+def test_mlflow_ui(tmp_path, capsys):
+    """A comparison of seconds under the name that the page uses; whichever run validated best is what is registered."""
+    tiny.write(tmp_path, ("ways = 2", "ways = 5"), name="maml_digits")
+    assert tiny.compare(tmp_path, "maml_digits.toml", "--threads", "1").returncode == 0
+    names = execute("mlflow_ui.md")
+    runs, best, answer = names["runs"], names["best"], names["answer"]
+    assert len(runs) == 4
+    assert best["validation/accuracy"] == runs["validation/accuracy"].max()
+    assert mlflow.MlflowClient().get_model_version("digits_adapter", "1").run_id == best["run_id"]
+    assert answer.shape == (10, 5)
+    np.testing.assert_allclose(answer.sum(1), 1, rtol=1e-5)
+    assert f"{(answer.argmax(1) == names['truth']).mean():.0%} of 10 right\n" in capsys.readouterr().out
+    sent = {name: np.array(value) for name, value in json.loads(Path("request.json").read_text())["inputs"].items()}
+    shapes = {name: value.shape for name, value in sent.items()}
+    assert shapes == {"support_x": (5, 1, 28, 28), "support_y": (5,), "query_x": (10, 1, 28, 28)}
+
+
+@pytest.mark.parametrize("page", sorted(DOCS.glob("*.md")), ids=lambda page: page.name)
+def test_links_and_pictures_are_there(page):
+    """Every relative link leads to a file; pictures stay small, because every clone fetches them."""
+    targets = re.findall(r"\]\(([^)#\s]+)[^)]*\)", page.read_text())
+    for target in (target for target in targets if "://" not in target):
+        assert (DOCS / target).is_file(), target
+        assert not target.endswith(".png") or (DOCS / target).stat().st_size < 200_000, target
