@@ -1,6 +1,5 @@
 """The command: what it refuses, what it lists, what it runs, what it finds again."""
 
-import os
 import re
 import shutil
 import signal
@@ -220,10 +219,8 @@ def test_trouble_is_retried_once_and_stops_nobody(new_folder: Path):
         f'"{name}"' for name in ("relu", *(f"{TROUBLE}:{k}" for k in ("FailsOnce", "KillsOnce", "AlwaysFails")))
     )
     tiny.write(new_folder, ('["relu", "arelu"]', f"[{arms}]"), ("seeds = [0, 1]", "seeds = [0]"))
-    done = tiny.compare(new_folder, "tiny.toml", "--workers", "2", "--threads", "2")
+    done = tiny.compare(new_folder, "tiny.toml", "--workers", "2")
     assert done.returncode == 1
-    cores = len(os.sched_getaffinity(0))
-    assert (new_folder / "threads").read_text() == f"2 {min(2, cores)}"  # set before torch starts, which takes no more
     assert "FailsOnce seed 0: RuntimeError: the first time is hard; it is tried again" in done.stderr
     assert "KillsOnce seed 0: its worker died; it is tried again" in done.stderr
     assert "AlwaysFails seed 0  failed: RuntimeError: never works" in done.stderr
@@ -240,7 +237,7 @@ def test_trouble_is_retried_once_and_stops_nobody(new_folder: Path):
 
 
 def wait_for_a_run(folder: Path) -> None:
-    end = time.monotonic() + 100
+    end = time.monotonic() + 200
     while not any(status == "RUNNING" for _, status, _ in tiny.cells(folder)) and time.monotonic() < end:
         time.sleep(0.1)
 
@@ -267,7 +264,7 @@ def test_an_interrupted_and_a_killed_runner_go_on(
     runner = tiny.start(new_folder, "tiny.toml", "--threads", "1")
     wait_for_a_run(new_folder)
     runner.send_signal(signal.SIGINT)
-    out, err = runner.communicate(timeout=60)
+    out, err = runner.communicate(timeout=120)
     assert (runner.returncode, out) == (130, ""), err
     assert "to go on where it stopped: python -m arelu_meta.compare tiny.toml" in err
     assert "Traceback" not in err
@@ -276,7 +273,7 @@ def test_an_interrupted_and_a_killed_runner_go_on(
     runner = tiny.start(new_folder, "tiny.toml", "--threads", "1")
     wait_for_a_run(new_folder)
     runner.kill()
-    runner.communicate(timeout=30)  # ends when the worker has let go of the pipes: it ends with the runner
+    runner.communicate(timeout=120)  # ends when the worker has let go of the pipes: it ends with the runner
     assert runner.returncode == -signal.SIGKILL
     assert [status for _, status in tiny.parents(new_folder)] == ["RUNNING"]
     done = tiny.compare(new_folder, "tiny.toml", "--threads", "1")
@@ -296,7 +293,7 @@ def test_a_runner_killed_ten_times_goes_on(new_folder: Path, new_store: Path):
         except subprocess.TimeoutExpired:
             runner.kill()
         kills += 1
-        runner.communicate(timeout=30)
+        runner.communicate(timeout=120)
     assert tiny.compare(new_folder, "tiny.toml", "--workers", "2", "--threads", "1").returncode == 0
     undisturbed = new_folder / "undisturbed"
     undisturbed.mkdir()
