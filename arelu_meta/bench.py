@@ -8,12 +8,16 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from arelu_meta import benchmarks, command_line
 
+if TYPE_CHECKING:
+    from arelu_meta.benchmarks.report import BenchReport
+
 
 def command(argv: Sequence[str] | None = None) -> None:
-    """Run the named benchmarks and print their tables."""
+    """Run the named benchmarks and print each table as it is ready."""
     listed = "; ".join(f"{entry.name}: {entry.summary}" for entry in benchmarks.entries())
     parser = command_line.Parser(
         prog="python -m arelu_meta.bench", description=f"Ours and the peers on identical work. {listed}"
@@ -36,13 +40,18 @@ def command(argv: Sequence[str] | None = None) -> None:
 
     if warning := busy():
         sys.stderr.write(f"warning: {warning}\n")
-    found = [entry.load()(root=options.data_root) for entry in chosen]
-    reports = [report for part in found for report in (part if isinstance(part, list) else [part])]
+    reports: list[BenchReport] = []
+    if not options.json:
+        sys.stdout.write(", ".join(f"{name} {value}" for name, value in machine().items()) + "\n")
+    for entry in chosen:
+        found = entry.load()(root=options.data_root)
+        made = found if isinstance(found, list) else [found]
+        if not options.json:
+            sys.stdout.write("".join(f"\n{report.text()}\n" for report in made))
+            sys.stdout.flush()
+        reports += made
     if options.json:
         sys.stdout.write(json.dumps([report.plain() for report in reports], indent=2) + "\n")
-    else:
-        facts = ", ".join(f"{name} {value}" for name, value in machine().items())
-        sys.stdout.write("\n\n".join([facts, *(report.text() for report in reports)]) + "\n")
     if options.track:
         sys.stderr.write(f"MLflow run {record(reports, machine())}\n")
 

@@ -19,11 +19,11 @@ WORTHWHILE = 2**15  # below, the whole feature map is in the cache anyway
 def can_be_blocked(x: Tensor, negative: Tensor, positive: Tensor) -> bool:
     """Tell whether this is the case at hand: large, plain, dense, on a CPU, one positive slope of each kind."""
     return (
-        x.device.type == "cpu"
+        not torch.compiler.is_compiling()  # the compiler fuses the formula, and an export must not look at sizes
+        and x.device.type == "cpu"
         and x.dtype in (torch.float32, torch.float64)
         and x.numel() >= WORTHWHILE
         and negative.dim() == positive.dim() == 0
-        and not torch.compiler.is_compiling()  # the compiler fuses the formula
         and not torch._C._are_functorch_transforms_active()  # slopes may be one per task
         and _dense(x)
         and positive.item() > 0

@@ -2,6 +2,7 @@
 
 from arelu_meta.errors import unknown
 from arelu_meta.spec import FewShotSpec, Spec
+from arelu_meta.spec_finetune import FineTuneSpec
 from arelu_meta.spec_supervised import ClassifySpec, SegmentSpec, TransferSpec
 
 
@@ -16,10 +17,11 @@ def measures(spec: Spec) -> set[str]:
         }
         rows = {f"test/finetune_{epoch}" for epoch in spec.report_epochs}
         return stages | rows | {"test/no_pretrain", "test/no_finetune"}
-    if isinstance(spec, ClassifySpec):
+    if isinstance(spec, ClassifySpec | FineTuneSpec):
         watched, final = _watched_and_final(spec.evaluation.protocol)
         train = {"train/loss", "train/accuracy", f"{watched}/accuracy"}
-        return train | {f"{final}/accuracy", f"{final}/accuracy_top5"}
+        chosen = {"validation/selected_accuracy"} if watched == "validation" else set()
+        return train | chosen | {f"{final}/accuracy", f"{final}/accuracy_top5"}
     if isinstance(spec, SegmentSpec):
         watched, final = _watched_and_final(spec.evaluation.protocol)
         return {"train/loss", f"{watched}/dice", f"{final}/dice"}

@@ -62,4 +62,14 @@ def _layers(network: nn.Module, own: set[str]) -> dict[str, str]:
         elif member in starts[top] or not last.startswith(f"{top}."):
             last = f"{top}.{member if member in starts[top] else starts[top][0]}"
         layer_of[name] = last
-    return layer_of
+    first = next(iter(layer_of.values()), "")
+    return {name: first if _behind_the_head(name, layer, last, weighted) else layer for name, layer in layer_of.items()}
+
+
+def _behind_the_head(name: str, layer: str, head: str, weighted: set[str]) -> bool:
+    """Tell an activation that comes after the head: it is called somewhere before, and where is not in the list.
+
+    It learns as slowly as the first layer, for it may be that one's: at the head's rate its sums over large feature
+    maps would drive it off.
+    """
+    return layer == head and name.partition(".")[0] not in weighted

@@ -9,12 +9,18 @@ from arelu_meta.errors import InputError
 from arelu_meta.run import run
 from arelu_meta.spec import Spec
 from arelu_meta.tracking import Tracker
-from tests.supervised_runs import classify_spec, no_model, segment_spec, transfer_spec
+from tests.supervised_runs import classify_spec, finetune_spec, no_model, segment_spec, transfer_spec
 from tests.tiny_runs import tiny_spec
 
 __all__ = ["no_model"]  # a fixture
 
-KINDS = {"few_shot": tiny_spec, "classify": classify_spec, "transfer": transfer_spec, "segment": segment_spec}
+KINDS = {
+    "few_shot": tiny_spec,
+    "classify": classify_spec,
+    "finetune": finetune_spec,
+    "transfer": transfer_spec,
+    "segment": segment_spec,
+}
 
 
 def spec_of(kind: str, protocol: str) -> Spec:
@@ -37,7 +43,7 @@ def test_measures_are_logged(kind: str, protocol: str, monkeypatch: pytest.Monke
     run(spec)
     of_five_classes = {name for name in measures(spec) if name.endswith("top5")} - set(logged)
     assert measures(spec) - of_five_classes <= set(logged)
-    beside = {name for name in set(logged) - measures(spec) if not name.startswith("activation/")}
+    beside = {name for name in set(logged) - measures(spec) if not name.startswith(("activation/", "layers/"))}
     assert {name.rpartition("/")[2] for name in beside} <= {
         "n",
         "seconds",

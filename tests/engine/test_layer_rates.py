@@ -63,11 +63,11 @@ def test_blocks_of_a_stage_are_layers_and_activations_are_not():
     assert sorted({group["lr"] for group in layer_groups(network, lr=1.0, layer_decay=0.5)}) == rates
 
 
-def test_an_activation_behind_the_head_leaves_the_head_the_last_layer():
-    """As in networks that make their one activation last: it has the rate of the layer before it in the list."""
+def test_an_activation_behind_the_head_is_as_slow_as_the_first_layer():
+    """As in networks that make their one activation last: it is called before the head, who knows where."""
     network = nn.Sequential(OrderedDict(body=nn.Linear(2, 2), head=nn.Linear(2, 2), act=activations.build("arelu")))
     groups = layer_groups(network, lr=1.0, layer_decay=0.5)
-    assert [(group["lr"], len(group["params"])) for group in groups] == [(0.5, 2), (1.0, 2), (1.0, 2)]
+    assert [(group["lr"], len(group["params"])) for group in groups] == [(0.5, 2), (0.5, 2), (1.0, 2)]
 
 
 def test_plain_settings_give_all_the_same_rate():

@@ -22,6 +22,7 @@ def drawn(*shape):
     return torch.randn(*shape, dtype=torch.float64, requires_grad=True)
 
 
+@pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel lengths")
 @pytest.mark.parametrize("kernel", [(1, 1), (3, 3), (5, 2)])
 @pytest.mark.parametrize("options", CALLS, ids=str)
 @pytest.mark.parametrize("biased", [True, False])
