@@ -70,7 +70,7 @@ def _blocked_gradients(
     x: Tensor, negative: Tensor, positive: Tensor, gradient: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     slope, scale = (negative / positive).item(), positive.item()
-    tiny = torch.finfo(x.dtype).smallest_normal * torch.finfo(x.dtype).eps  # lifts zero, and zero alone, above zero
+    tiny = torch.finfo(x.dtype).smallest_normal  # lifts zero above zero; a denormal one would slow every addition down
     to_x = torch.empty_like(x)
     room = x.new_empty(min(BLOCK, x.numel()))
     below, total = [], []
