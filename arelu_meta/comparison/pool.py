@@ -181,12 +181,14 @@ def _telling(connection: Connection) -> progress.Bar:
 def _environment(threads: int) -> Iterator[None]:
     """What a new process inherits: its number of threads, before torch starts, and no Ctrl-C."""
     before = {name: os.environ.get(name) for name in THREAD_VARIABLES}
-    handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    main = threading.current_thread() is threading.main_thread()  # the only one that may set handlers
+    handler = signal.signal(signal.SIGINT, signal.SIG_IGN) if main else None
     os.environ.update(dict.fromkeys(THREAD_VARIABLES, str(threads)))
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, handler)
+        if main:
+            signal.signal(signal.SIGINT, handler)
         for name, value in before.items():
             if value is None:
                 del os.environ[name]

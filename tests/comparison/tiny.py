@@ -36,6 +36,15 @@ validation_metric = "validation/accuracy"
 """
 
 
+# What a shell starts in the background ignores Ctrl-C, and so would its children; a test that sends one wants it heard.
+COMMAND = """
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from arelu_meta.compare import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
 def write(folder: Path, *changes: tuple[str, str], name: str = "tiny") -> Path:
     """Write the experiment into a folder, with some of its words replaced."""
     text = EXPERIMENT
@@ -60,7 +69,7 @@ def environment(folder: Path) -> dict[str, str]:
 
 def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
     """Start the command in this folder."""
-    command = [sys.executable, "-m", "arelu_meta.compare", *arguments]
+    command = [sys.executable, "-c", COMMAND, *arguments]
     pipe = subprocess.PIPE
     return subprocess.Popen(command, cwd=folder, env=environment(folder), stdout=pipe, stderr=pipe, text=True)
 
