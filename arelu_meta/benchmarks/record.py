@@ -1,5 +1,6 @@
 """What was measured where: the machine, and the run in MLflow that keeps the figures."""
 
+import json
 import os
 import platform
 import re
@@ -33,14 +34,14 @@ def record(reports: Sequence[BenchReport], facts: Mapping[str, str], *, experime
     _, experiment_id = open_store(experiment)
     with mlflow.start_run(experiment_id=experiment_id, run_name="bench", tags=dict(facts)) as run:
         mlflow.log_metrics({key: value for report in reports for key, value in metrics(report).items()})
-        mlflow.log_dict([report.plain() for report in reports], "bench.json")
+        mlflow.log_text(json.dumps([report.plain() for report in reports], indent=2), "bench.json")
         mlflow.log_text("\n\n".join(report.text() for report in reports) + "\n", "bench.txt")
     return run.info.run_id
 
 
 def metrics(report: BenchReport) -> dict[str, float]:
     """Seconds and ratio of every row, by names that MLflow takes."""
-    found = {}
+    found: dict[str, float] = {}
     for row in report.rows:
         name = f"{_plain(report.title)}/{_plain(row.name)}"
         found |= {f"{name}/seconds": row.seconds, f"{name}/ratio": row.ratio}
