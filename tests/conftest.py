@@ -3,6 +3,7 @@
 import os
 import shutil
 import sqlite3
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -20,6 +21,10 @@ TINY = {
     "training": {"iterations": 2, "meta_batch": 2, "inner_steps": 2, "inner_lr": 0.05},
     "evaluation": {"test_episodes": 4, "validation_episodes": 2, "validate_every": 1},
 }
+
+
+# A suite started in the background has SIGINT ignored, and every process it starts inherits that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
