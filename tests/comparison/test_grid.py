@@ -20,7 +20,7 @@ BUILT_IN = {
     "maml_digits": 15,
     "maml_mnist": 150,
     "mnist_20_epochs": 880,
-    "mnist_first_epoch": 880,
+    "mnist_first_epoch": 920,
     "segmentation": 25,
     "transfer_digits": 15,
     "transfer_mnist_to_svhn": 45,
