@@ -1,4 +1,4 @@
-"""The `func` engine: torch.func, vectorised over tasks where that is faster."""
+"""The `func` engine: torch.func, vectorised over tasks."""
 
 import contextlib
 from collections.abc import Callable
@@ -17,15 +17,12 @@ from arelu_meta.learners.inner_loop import InnerRule, Parameters, adapt
 from arelu_meta.learners.query import query_logits
 
 Result = TypeVar("Result")
-# On a CPU convolutions with weights of their own per task are batched matrix products: with learn2learn = 1 that is 5
-# for layers of 10, 20, 40 channels. For layers of 64 a loop over tasks, as fast as learn2learn, is faster still.
-WIDEST_VECTORISED_ON_CPU = 48
 
 
 class FuncEngine:
-    """Adapt with `torch.func`; `vectorise` None decides by the width of the network and the device."""
+    """Adapt with `torch.func`, all tasks at once; without `vectorise` one after another, as a check."""
 
-    def __init__(self, vectorise: bool | None = None) -> None:
+    def __init__(self, vectorise: bool = True) -> None:
         self.vectorise = vectorise
 
     def logits(self, network: nn.Module, rule: InnerRule, episodes: Episode, *, every_step: bool = False) -> Tensor:
@@ -39,7 +36,7 @@ class FuncEngine:
 
         parameters: Parameters = dict(network.named_parameters())
         tensors = episodes.tensors()[:3]
-        if self._vectorised(network):
+        if self.vectorise:
             return _over_tasks(task, parameters, *tensors)
         return torch.stack(
             [task(parameters, *(tensor[number] for tensor in tensors)) for number in range(len(episodes))]
@@ -53,7 +50,7 @@ class FuncEngine:
 
         parameters: Parameters = dict(network.named_parameters())
         inputs = (episodes.support_x, episodes.support_y)
-        if self._vectorised(network):
+        if self.vectorise:
             return _over_tasks(task, parameters, *inputs)
         tasks = [task(parameters, *(tensor[number] for tensor in inputs)) for number in range(len(episodes))]
         return {name: torch.stack([adapted[name] for adapted in tasks]) for name in parameters}
@@ -69,16 +66,9 @@ class FuncEngine:
 
         return adapt(support_loss, parameters, rule)
 
-    def _vectorised(self, network: nn.Module) -> bool:
-        if self.vectorise is not None:
-            return self.vectorise
-        on_cpu = next(network.parameters()).device.type == "cpu"
-        widest = max((m.out_channels for m in network.modules() if isinstance(m, nn.Conv2d)), default=0)
-        return not on_cpu or widest <= WIDEST_VECTORISED_ON_CPU
-
 
 def _over_tasks(task: Callable[..., Result], parameters: Parameters, support_x: Tensor, *others: Tensor) -> Result:
-    """Run all tasks at once; on a CPU their convolutions are matrix products."""
+    """Run all tasks at once; a CPU has convolutions of its own for that."""
     on_cpu = support_x.device.type == "cpu"
     with TaskConvolutions() if on_cpu else contextlib.nullcontext() as convolutions:
 

@@ -1,10 +1,12 @@
-"""Convolutions with weights of their own per task, as batched matrix products over patches.
+"""Convolutions with weights of their own per task: small ones as batched matrix products over patches, large ones
+task by task.
 
 Under `vmap` torch makes a grouped convolution of them, which on a CPU runs at a quarter of the speed of a matrix
 product, and whose second derivative loops over the groups. Patches are laid out channels last, so that copying them
-moves whole kernel rows at a time.
+moves whole kernel rows at a time; where a task's patches outgrow a core's cache, torch's kernel for one task wins.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,9 +16,13 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.overrides import TorchFunctionMode
 
+from arelu_meta.learners.engines.convolution_maps import Convolve, Pair, Window
+
+PATCHES_AT_MOST = 2**18  # numbers per task: one megabyte of float32
+
 
 class TaskConvolutions(TorchFunctionMode):
-    """While active, `F.conv2d` of stride 1 on a batch of images is a matrix product; all other calls pass untouched.
+    """While active, `F.conv2d` on a batch of images is done so; padding by name passes untouched.
 
     The patches of images named by `keep` are made once and used in every pass: the support set is looked at in each
     inner step.
@@ -37,13 +43,17 @@ class TaskConvolutions(TorchFunctionMode):
         kwargs = kwargs or {}
         if func is torch.conv2d:
             call = _Call(*args, **kwargs)
-            if call.plain():
-                return self._convolve(call)
+            if call.on_a_batch():
+                small = call.patch_numbers() <= PATCHES_AT_MOST or self._is_kept(call.input)
+                return self._matrix_product(call) if small and call.plain() else _convolved(call)
         return func(*args, **kwargs)
 
-    def _convolve(self, call: "_Call") -> Tensor:
+    def _is_kept(self, images: Tensor) -> bool:
+        return any(kept is images for kept, _ in self._kept)
+
+    def _matrix_product(self, call: "_Call") -> Tensor:
         kernel, width = tuple(call.weight.shape[-2:]), call.weight.shape[0]
-        patches = self._patches(call.input, kernel, call.padding_pair())
+        patches = self._patches(call.input, kernel, call.window().padding)
         product = patches.flatten(-3) @ call.weight.permute(2, 3, 1, 0).reshape(-1, width)
         return (product if call.bias is None else product + call.bias).permute(0, 3, 1, 2)
 
@@ -74,15 +84,32 @@ class _Call:
         self.input, self.weight, self.bias = input, weight, bias
         self.stride, self.padding, self.dilation, self.groups = stride, padding, dilation, groups
 
-    def plain(self) -> bool:
-        """Tell whether this is an ordinary convolution of stride 1 on a batch."""
-        ones = all(value in (1, (1, 1), [1, 1]) for value in (self.stride, self.dilation))
-        return ones and self.groups == 1 and not isinstance(self.padding, str) and self.input.dim() == 4
+    def on_a_batch(self) -> bool:
+        """Tell whether images come as a batch, with padding in numbers."""
+        return self.input.dim() == 4 and not isinstance(self.padding, str)
 
-    def padding_pair(self) -> tuple[int, int]:
-        """Padding of rows and of columns."""
-        pair = [self.padding] * 2 if isinstance(self.padding, int) else [int(side) for side in self.padding]
-        return pair[0], pair[-1]
+    def plain(self) -> bool:
+        """Tell whether the kernel sees every place and every channel."""
+        window = self.window()
+        return window.stride == window.dilation == (1, 1) and window.groups == 1
+
+    def window(self) -> Window:
+        """How the kernel moves."""
+        return Window(_pair(self.stride), _pair(self.padding), _pair(self.dilation), self.groups)
+
+    def patch_numbers(self) -> int:
+        """Numbers that the patches would have."""
+        return len(self.input) * math.prod(self.input.shape[-2:]) * math.prod(self.weight.shape[1:])
+
+
+def _pair(value: Any) -> Pair:
+    pair = [value] * 2 if isinstance(value, int) else [int(side) for side in value]
+    return pair[0], pair[-1]
+
+
+def _convolved(call: _Call) -> Tensor:
+    out = Convolve.apply(call.input, call.weight, call.window())
+    return out if call.bias is None else out + call.bias[:, None, None]
 
 
 class Patches(Function):

@@ -4,6 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from arelu_meta.learners.engines import task_convolutions
 from arelu_meta.learners.engines.task_convolutions import Overlap, Patches, TaskConvolutions
 
 TASKS, IMAGES = 3, 4
@@ -14,6 +15,8 @@ CALLS = [
     {"padding": [1]},
     {"stride": 2},
     {"dilation": 2},
+    {"groups": 2},
+    {"stride": (2, 1), "padding": (0, 1), "dilation": (1, 2)},
     {"padding": "same"},
 ]
 
@@ -26,10 +29,13 @@ def drawn(*shape):
 @pytest.mark.parametrize("kernel", [(1, 1), (3, 3), (5, 2)])
 @pytest.mark.parametrize("options", CALLS, ids=str)
 @pytest.mark.parametrize("biased", [True, False])
-def test_equals_torch_task_by_task(kernel, options, biased):
+@pytest.mark.parametrize("patches_at_most", [0, task_convolutions.PATCHES_AT_MOST], ids=["large", "small"])
+def test_equals_torch_task_by_task(kernel, options, biased, patches_at_most, monkeypatch):
+    monkeypatch.setattr(task_convolutions, "PATCHES_AT_MOST", patches_at_most)
     torch.manual_seed(0)
-    x, weight, bias = drawn(TASKS, IMAGES, 2, 10, 9), drawn(TASKS, 3, 2, *kernel), drawn(TASKS, 3) if biased else None
-    others = () if bias is None else (bias,)
+    channels = 2 // options.get("groups", 1)
+    x, weight, bias = drawn(TASKS, IMAGES, 2, 10, 9), drawn(TASKS, 4, channels, *kernel), drawn(TASKS, 4)
+    others = (bias,) if biased else ()
 
     def convolve(image, kernels, *bias):
         return F.conv2d(image, kernels, *bias, **options)
@@ -51,10 +57,29 @@ def test_equals_torch_task_by_task(kernel, options, biased):
             torch.testing.assert_close(second, wanted, rtol=1e-9, atol=1e-9)
 
 
-def test_groups_and_single_images_pass_untouched():
-    x, weight = torch.randn(2, 4, 6, 6), torch.randn(4, 2, 3, 3)
+@pytest.mark.parametrize("patches_at_most", [0, task_convolutions.PATCHES_AT_MOST], ids=["large", "small"])
+def test_shared_weights_and_shared_images(patches_at_most, monkeypatch):
+    """One of the two without a dimension over tasks: the sum over tasks of each task's gradients."""
+    monkeypatch.setattr(task_convolutions, "PATCHES_AT_MOST", patches_at_most)
+    torch.manual_seed(0)
+    for x, weight, in_dims in (
+        (drawn(TASKS, IMAGES, 2, 6, 6), drawn(3, 2, 3, 3), (0, None)),
+        (drawn(IMAGES, 2, 6, 6), drawn(TASKS, 3, 2, 3, 3), (None, 0)),
+    ):
+        with TaskConvolutions():
+            ours = torch.vmap(F.conv2d, in_dims=in_dims)(x, weight)
+        theirs = torch.stack(
+            [F.conv2d(x if x.dim() == 4 else x[t], weight if weight.dim() == 4 else weight[t]) for t in range(TASKS)]
+        )
+        torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-12)
+        pairs = [torch.autograd.grad(out.pow(3).sum(), (x, weight), create_graph=True) for out in (ours, theirs)]
+        for one, other in zip(*pairs, strict=True):
+            torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-10)
+
+
+def test_single_images_and_other_functions_pass_untouched():
+    x = torch.randn(2, 4, 6, 6)
     with TaskConvolutions():
-        assert torch.equal(F.conv2d(x, weight, groups=2), torch.conv2d(x, weight, groups=2))
         assert F.conv2d(x[0], torch.randn(5, 4, 3, 3)).shape == (5, 4, 4)
         assert torch.equal(F.relu(x), x.clamp(min=0))
 
