@@ -69,22 +69,19 @@ def _gradients(x: Tensor, negative: Tensor, positive: Tensor, gradient: Tensor) 
 def _blocked_gradients(
     x: Tensor, negative: Tensor, positive: Tensor, gradient: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    slope, scale = (negative / positive).item(), positive.item()
-    tiny = torch.finfo(x.dtype).smallest_normal  # lifts zero above zero; a denormal one would slow every addition down
+    slope, step = negative.item(), (positive - negative).item()
+    just_below_zero = -torch.finfo(x.dtype).smallest_normal * torch.finfo(x.dtype).eps  # the kernel compares by <=
     to_x = torch.empty_like(x)
-    room = x.new_empty(min(BLOCK, x.numel()))
-    below, total = [], []
+    above, total = [], []
     for part, up, down in zip(_blocks(x), _blocks(gradient), _blocks(to_x), strict=True):
-        space = room[: len(part)]
-        below.append(torch.dot(torch.clamp(part, max=0, out=space), up))
+        torch.ops.aten.threshold_backward.grad_input(up, part, just_below_zero, grad_input=down)
+        above.append(torch.dot(part, down))
         total.append(torch.dot(part, up))
-        torch.add(part, tiny, out=space)
-        torch.ops.aten.leaky_relu_backward.grad_input(up, space, slope, False, grad_input=down)
-        down.mul_(scale)
-    to_negative, to_both = torch.stack(below).sum(), torch.stack(total).sum()
+        down.mul_(step).add_(up, alpha=slope)
+    to_positive, to_both = torch.stack(above).sum(), torch.stack(total).sum()
     if not math.isfinite(to_both.item()):  # an infinite x spoils only its own side
         return _gradients(x, negative, positive, gradient)
-    return to_x, to_negative, to_both - to_negative
+    return to_x, to_both - to_positive, to_positive
 
 
 def _dense(x: Tensor) -> bool:
