@@ -29,7 +29,7 @@ maml: $(READY) ## meta-train and test: 5-way 1-shot MAML on bundled digits (ARGS
 	$(BIN)/python -m arelu_meta.maml --ways 5 --shots 1 $(ARGS)
 
 test: lint ## lint, types and all tests but the slow ones (ARGS="-k sampler" picks some)
-	$(BIN)/python -m pytest -m "not slow" $(ARGS)
+	$(BIN)/python -m pytest -m "not slow" --numprocesses auto --maxprocesses 8 --dist worksteal $(ARGS)
 
 lint: $(READY) ## ruff (lint and format) and mypy
 	$(BIN)/ruff check .
