@@ -141,3 +141,26 @@ def test_none_is_the_identity():
 def test_unknown_norm_suggests_the_near_one():
     with pytest.raises(InputError, match="unknown norm 'bach'; did you mean 'batch'"):
         make_norm("bach", 8)
+
+
+@pytest.mark.parametrize("shape", [(4, 3), (2, 3, 2, 2)], ids=str)
+def test_the_gradients_of_its_gradients_are_those_of_finite_differences(shape):
+    torch.manual_seed(0)
+    norm = BatchStatisticsNorm(3).double()
+    x = torch.randn(*shape, dtype=torch.float64, requires_grad=True)
+    weight, bias = (torch.randn(3, dtype=torch.float64, requires_grad=True) for _ in range(2))
+
+    def normalise(x, weight, bias):
+        return torch.func.functional_call(norm, {"weight": weight, "bias": bias}, (x,))
+
+    assert torch.autograd.gradcheck(normalise, (x, weight, bias))
+    assert torch.autograd.gradgradcheck(normalise, (x, weight, bias))
+
+
+def test_channels_far_from_zero_and_without_spread():
+    """Means of 1e4 beside a spread of 1, in float32; a constant channel comes out as the bias."""
+    torch.manual_seed(0)
+    x = torch.randn(8, 2, 5, 5) + 1e4
+    theirs = torch.nn.functional.batch_norm(x.double(), None, None, training=True).float()
+    torch.testing.assert_close(BatchStatisticsNorm(2, affine=False)(x), theirs, rtol=1e-3, atol=1e-3)
+    assert torch.equal(BatchStatisticsNorm(2)(torch.full((3, 2, 4, 4), 7.0)), torch.zeros(3, 2, 4, 4))
