@@ -129,10 +129,8 @@ def _explanation(findings: Findings, subject: Arm, controls: list[Control], numb
     ]
     conclusion = ""
     if subject.apart and subject.difference is not None and better(findings, subject.difference):
-        needed = f"its advantage needs {_listed([c.takes_away for c in ahead], 'as well as')}" if ahead else ""
-        idle = f"not detectably {_listed([c.takes_away for c in alike], 'or')}" if alike else ""
-        parts = [needed, idle] if needed else [f"its advantage needs {idle}" if idle else ""]
-        conclusion = ", and ".join(part for part in parts if part)
+        found = ((ahead, "it is worse"), (alike, "no difference is detectable"))
+        conclusion = "; ".join(f"{_without(group)} {words}" for group, words in found if group)
     return f"Against its controls, {subject.name} is {', and '.join(clauses)}" + (
         f": {conclusion}." if conclusion else "."
     )
@@ -141,6 +139,11 @@ def _explanation(findings: Findings, subject: Arm, controls: list[Control], numb
 def _control(control: Control, numbers: Numbers) -> str:
     found = f"{numbers.difference(control.difference.estimate.mean)}, {stated_p(control.p_holm)}"
     return f"{control.arm} (which lacks {control.takes_away}: {found})"
+
+
+def _without(controls: list[Control]) -> str:
+    parts = [f"without {control.takes_away}" for control in controls]
+    return ", or ".join(parts) + "," * (len(parts) > 1)
 
 
 def _listed(words: list[str], link: str) -> str:

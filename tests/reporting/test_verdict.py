@@ -54,14 +54,16 @@ def test_controls_decide_what_it_is():
     assert "of 3 arms beside it, 2 are detectably better and 0 worse" in first
     assert second.startswith("arelu is detectably better than arelu_unit (which lacks gain: +")
     assert "and not detectably different from arelu_frozen (which lacks learning:" in second
-    assert second.endswith(": its advantage needs gain, and not detectably learning or shape and learning.")
+    assert second.endswith(
+        ": without gain it is worse; without learning, or without shape and learning, no difference is detectable."
+    )
 
 
 def test_no_advantage_nothing_to_explain():
     flat = dict.fromkeys(("relu", "arelu", "arelu_frozen", "arelu_unit"), 60.0)
     text = verdict(sweep(flat, random_seed=3))
     assert "Against its controls, arelu is not detectably different from" in text
-    assert "its advantage" not in text
+    assert "without" not in text
 
 
 def test_a_control_that_is_better():
