@@ -58,6 +58,7 @@ def collect(
         arm=report.arm,
         baseline=report.baseline,
         metric=metric,
+        further={scaled_metric(name, budget): name for name in report.further},
         validation_metric=report.validation_metric,
         higher_is_better=report.higher_is_better,
         controls=report.controls,

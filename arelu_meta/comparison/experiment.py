@@ -43,6 +43,8 @@ class ReportSection(Section):
     """value of the arm that all others are tested against"""
     metric: str = "test/accuracy"
     """metric judged first"""
+    further: tuple[str, ...] = ()
+    """metrics shown beside it, untested"""
     validation_metric: str | None = None
     """metric that may choose among settings, such as learning rates"""
     higher_is_better: bool = True

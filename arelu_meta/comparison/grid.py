@@ -119,6 +119,8 @@ def _check_identities(cells: Iterable[Cell]) -> None:
 def _check_report(experiment: Experiment, spec: Spec, budget: float) -> None:
     report = experiment.report
     check_measure("metric", budgets.scaled_metric(report.metric, budget), spec)
+    for name in report.further:
+        check_measure("further metric", budgets.scaled_metric(name, budget), spec)
     if report.validation_metric is not None:
         check_measure("validation_metric", report.validation_metric, spec)
     for curve in report.curves:

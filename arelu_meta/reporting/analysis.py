@@ -16,6 +16,7 @@ from arelu_meta.reporting.paired import compare, deviation, estimate
 from arelu_meta.reporting.power import detectable_difference
 from arelu_meta.reporting.published import published_rows
 from arelu_meta.reporting.settings import Setting, checked_runs, settings, tuned_axes
+from arelu_meta.statistics import Estimate
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,8 +88,13 @@ def _arm(findings: Findings, name: str, rows: pd.DataFrame, setting: Setting, ch
         bootstrap=bca_interval(raw),
         seconds=float(rows["seconds"].sum()) if "seconds" in rows else math.nan,
         published=published_rows(findings.published, {findings.arm: name, **dict(setting)}),
+        further={metric: _estimate(rows[metric]) for metric in findings.further if metric in rows},
         choice=choice,
     )
+
+
+def _estimate(values: pd.Series) -> Estimate:
+    return estimate(values[np.isfinite(values)].to_numpy())
 
 
 def _tested(findings: Findings, arms: list[Arm], by_arm: dict[str, pd.DataFrame]) -> tuple[Arm, ...]:

@@ -1,7 +1,8 @@
 """What is known of an arm in a setting, and of all arms beside each other."""
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import pandas as pd
 
@@ -29,6 +30,8 @@ class Arm:
     bootstrap: tuple[float, float]
     seconds: float
     published: pd.DataFrame
+    further: Mapping[str, Estimate] = field(default_factory=dict)
+    """Other metrics of the same runs."""
     choice: Choice | None = None
     """How the setting was chosen, where each arm has its own."""
     difference: Paired | None = None

@@ -7,6 +7,7 @@ from arelu_meta.reporting.analysis import Analysis, analyse
 from arelu_meta.reporting.arms import Comparison
 from arelu_meta.reporting.controls import against_controls, explained_arm
 from arelu_meta.reporting.findings import Findings
+from arelu_meta.reporting.further import further_table
 from arelu_meta.reporting.notes import notes
 from arelu_meta.reporting.numbers import Numbers, duration, unit_of
 from arelu_meta.reporting.table import Table, control_table, table
@@ -39,14 +40,16 @@ class Content:
     """One per comparison, in their order."""
     controls: tuple[Part | None, ...]
     """The explained arm beside its controls, per judged comparison."""
+    further: tuple[Part | None, ...]
+    """Further measures of the same runs, per judged comparison."""
     facts: tuple[tuple[str, str], ...]
     missing: tuple[str, ...]
 
     @property
     def tables(self) -> tuple[Part, ...]:
-        """All tables in the order they are read: each judged comparison with its controls, then the others."""
-        judged = zip(self.parts, self.controls, strict=False)
-        first = tuple(part for pair in judged for part in pair if part is not None)
+        """All tables in the order they are read: each judged comparison with what belongs to it, then the others."""
+        judged = zip(self.parts, self.controls, self.further, strict=False)
+        first = tuple(part for one in judged for part in one if part is not None)
         return (*first, *self.parts[len(self.controls) :])
 
 
@@ -77,6 +80,7 @@ def content(findings: Findings) -> Content:
         notes=tuple(notes(analysis)) if analysis.all else (),
         parts=parts,
         controls=tuple(_controls(findings, comparison, numbers) for comparison in analysis.judged),
+        further=tuple(_further(findings, comparison) for comparison in analysis.judged),
         facts=_facts(findings),
         missing=findings.missing,
     )
@@ -94,6 +98,14 @@ def _controls(findings: Findings, comparison: Comparison, numbers: Numbers) -> P
     subject = explained_arm(findings, comparison) or ""
     title = f"{subject} against its controls" + (f", {comparison.label}" if comparison.label else "")
     return _explained(title, banner(findings), control_table(controls, subject, numbers))
+
+
+def _further(findings: Findings, comparison: Comparison) -> Part | None:
+    laid_out = further_table(findings, comparison)
+    if laid_out is None:
+        return None
+    title = "further measures of the same runs" + (f", {comparison.label}" if comparison.label else "")
+    return _explained(title, banner(findings), laid_out)
 
 
 def _explained(title: str, warning: str, laid_out: Table) -> Part:

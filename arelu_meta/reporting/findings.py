@@ -29,6 +29,8 @@ class Findings:
     """The value of `arm` that all others are tested against."""
     metric: str
     """The column judged first."""
+    further: Mapping[str, str] = field(default_factory=dict)
+    """Columns shown beside it, untested, each with the metric that published figures of it are under."""
     validation_metric: str | None = None
     """The column that may choose among settings, such as learning rates."""
     higher_is_better: bool = True

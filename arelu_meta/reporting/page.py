@@ -53,10 +53,11 @@ def _verdict(content: Content) -> Markup:
 
 
 def _comparison(content: Content, comparison: Comparison, number: int) -> Markup:
-    part, controls, group = content.parts[number], content.controls[number], f"s{number}"
+    part, group = content.parts[number], f"s{number}"
     findings = content.analysis.findings
     drawn = looks(findings, comparison)
-    beside = join([tag("h3", controls.title), _table(controls)]) if controls else EMPTY
+    others = [other for other in (content.controls[number], content.further[number]) if other is not None]
+    beside = join([join([tag("h3", other.title), _table(other)]) for other in others])
     heading = tag("h2", part.title)
     charts = curves(findings, comparison)
     lines = join([tag("h3", "Curves"), legend(drawn, group), _charts(charts, drawn, group)]) if charts else EMPTY
