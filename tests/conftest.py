@@ -114,3 +114,23 @@ def python(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
         )
 
     return run
+
+
+@pytest.fixture
+def refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[[Callable[[list[str]], int], list[str]], str]:
+    """Call a command that must refuse, and give its one line: exit code 2, and not even a store is made."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+
+    def call(main: Callable[[list[str]], int], words: list[str]) -> str:
+        assert main(words) == 2
+        captured = capsys.readouterr()
+        assert captured.out == ""
+        assert captured.err.startswith("error: ")
+        assert captured.err.count("\n") == 1
+        assert list(tmp_path.iterdir()) == []
+        return captured.err
+
+    return call

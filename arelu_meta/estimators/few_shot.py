@@ -15,21 +15,19 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils import Tags, check_random_state
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted, column_or_1d, validate_data
 from torch import Tensor
 
 from arelu_meta.activations import Activation
 from arelu_meta.errors import InputError
+from arelu_meta.estimators.image_classifier import ImageClassifier, drawn_seed
 from arelu_meta.few_shot_model import AdaptedModel, FewShotModel
 from arelu_meta.tabular import AdaptedTabular, adapt_tabular
 
 TABULAR_STEPS, TABULAR_LR = 200, 0.01
 
 
-class FewShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+class FewShotClassifier(ImageClassifier):
     """Classify from a few labelled examples: `fit` adapts to them once, `predict` answers with what was adapted.
 
     **With a model** it is a meta-trained network. X are its images: (n, C, H, W), rows of C*H*W pixels, or (n, H, W)
@@ -123,22 +121,6 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
             query = torch.from_numpy(np.array(validate_data(self, X, reset=False, dtype=np.float64)))
         return self.adapted_.probabilities(query).numpy()
 
-    def predict(self, X: ArrayLike) -> NDArray[Any]:  # noqa: N803
-        """Give the most probable class of each row or image."""
-        probabilities = self.predict_proba(X)
-        return self.classes_[probabilities.argmax(1)]
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.three_d_array = self.model is not None
-        return tags
-
-    def _encode(self, y: NDArray[Any]) -> Tensor:
-        """Set `classes_` and give the labels as 0..ways-1."""
-        check_classification_targets(y)
-        self.classes_, numbers = np.unique(y, return_inverse=True)
-        return torch.from_numpy(numbers.astype(np.int64))
-
     def _check_parameters(self) -> None:
         for name in ("hidden", "steps"):
             value = getattr(self, name)
@@ -148,12 +130,6 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         lr: Any = self.lr  # scikit-learn's rule: anything may have been given
         if lr is not None and not (isinstance(lr, numbers.Real) and math.isfinite(lr) and float(lr) > 0):
             raise InputError(f"lr = {lr!r}; give a number above 0")
-
-
-def drawn_seed(random_state: int | np.random.RandomState | None) -> int:
-    """Draw a seed; None draws from the system, because a fit leaves numpy's global generator alone."""
-    source = np.random.RandomState() if random_state is None else check_random_state(random_state)
-    return int(source.randint(2**31 - 1))
 
 
 def _loaded(model: Any) -> FewShotModel:

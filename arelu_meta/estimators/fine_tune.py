@@ -8,9 +8,6 @@ from typing import Any, Literal
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils import Tags
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted, column_or_1d, validate_data
 from torch import Tensor
 
@@ -23,7 +20,7 @@ from arelu_meta.device import resolve_device
 from arelu_meta.engine.fitting import cross_entropy
 from arelu_meta.engine.supervised import SupervisedTrainer, predict
 from arelu_meta.errors import InputError
-from arelu_meta.estimators.few_shot import drawn_seed
+from arelu_meta.estimators.image_classifier import ImageClassifier, drawn_seed
 from arelu_meta.pretrained.assembly import assemble, check_takes
 from arelu_meta.pretrained.inputs import check_size, fitted
 from arelu_meta.seeding import generator, global_stream
@@ -34,7 +31,7 @@ from arelu_meta.validation import validated
 IMAGE_EPOCHS, ROW_EPOCHS = 10, 200
 
 
-class FineTuneClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+class FineTuneClassifier(ImageClassifier):
     """Classify by a network that `fit` fine-tunes: its head replaced for the classes of y, its activations by surgery.
 
     **With a model** X are images: (n, C, H, W), (n, H, W, C) or (n, H, W); uint8, or floats in [0, 1]. They are brought
@@ -148,16 +145,6 @@ class FineTuneClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
         prepared = fitted(images, self.inputs_, resize="scale").to(next(self.network_.parameters()).device)
         return predict(self.network_, prepared, batch=256).softmax(-1).numpy()
 
-    def predict(self, X: ArrayLike) -> NDArray[Any]:  # noqa: N803
-        """Give the most probable class of each row or image."""
-        probabilities = self.predict_proba(X)
-        return self.classes_[probabilities.argmax(1)]
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.three_d_array = self.model is not None
-        return tags
-
     def _tune(self, images: ImageSet, spec: FineTuneSpec, seed: int) -> None:
         network = spec.network
         made = assemble(
@@ -207,12 +194,6 @@ class FineTuneClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
         if self.model is None and self.weights != "none":
             raise InputError(f"weights = {self.weights!r} need a network; give model=")
         return spec
-
-    def _encode(self, y: NDArray[Any]) -> Tensor:
-        """Set `classes_` and give the labels as 0..classes-1."""
-        check_classification_targets(y)
-        self.classes_, numbers = np.unique(y, return_inverse=True)
-        return torch.from_numpy(numbers.astype(np.int64))
 
     def _pixels(self, X: ArrayLike) -> Tensor:  # noqa: N803
         pixels = check_array(X, dtype="numeric", ensure_2d=False, allow_nd=True, input_name="X")
