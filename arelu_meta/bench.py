@@ -31,10 +31,12 @@ def command(argv: Sequence[str] | None = None) -> None:
         default=True,
         help="keep the figures in MLflow, experiment bench [yes]",
     )
+    parser.add_argument("--profile", action="store_true", help="show what our own way spends its time on")
     options = parser.parse_args(argv)
     names = benchmarks.names() if "all" in options.names else options.names
     chosen = [benchmarks.entry(name) for name in names]
 
+    from arelu_meta.benchmarks.profile import profiling
     from arelu_meta.benchmarks.record import machine, record
     from arelu_meta.benchmarks.timing import busy
 
@@ -44,10 +46,11 @@ def command(argv: Sequence[str] | None = None) -> None:
     if not options.json:
         sys.stdout.write(", ".join(f"{name} {value}" for name, value in machine().items()) + "\n")
     for entry in chosen:
-        found = entry.load()(root=options.data_root)
+        with profiling(options.profile) as profiles:
+            found = entry.load()(root=options.data_root)
         made = found if isinstance(found, list) else [found]
         if not options.json:
-            sys.stdout.write("".join(f"\n{report.text()}\n" for report in made))
+            sys.stdout.write("".join(f"\n{text}\n" for text in [*(report.text() for report in made), *profiles]))
             sys.stdout.flush()
         reports += made
     if options.json:

@@ -8,7 +8,7 @@ import torch
 
 from arelu_meta import bench, benchmarks
 from arelu_meta.benchmarks import timing
-from arelu_meta.benchmarks.report import BenchReport, Row
+from arelu_meta.benchmarks.report import BenchReport, Row, rows_of
 from arelu_meta.registry import Entry
 
 
@@ -46,6 +46,26 @@ def test_tables(quick: list[str | None], capsys: pytest.CaptureFixture[str]):
     rows = [line.split() for line in lines if "theirs" in line]
     assert rows == [["theirs", "2.500", "2.50", "slow"]] * len(benchmarks.names())
     assert quick == [None] * len(benchmarks.names())
+
+
+def test_a_profile_of_our_own_way(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    x = torch.ones(64, 64)
+
+    def work(root: str | None = None) -> BenchReport:
+        del root
+        timings = timing.interleaved({"products": lambda: [x @ x for _ in range(3)], "sums": x.sum}, repeats=1)
+        return BenchReport("title", rows_of(timings))
+
+    monkeypatch.setattr(benchmarks, "entry", lambda name: Entry(name, work))
+    monkeypatch.setattr(timing, "busy", lambda: "")
+    assert bench.main(["sampler", "--no-track", "--profile"]) == 0
+    shown = capsys.readouterr().out
+    assert "profile of products, one call" in shown
+    (row,) = (line.split() for line in shown.splitlines() if line.split()[:1] == ["aten::mm"])
+    assert row[-1] == "3"
+    assert "aten::sum" not in shown
+    assert bench.main(["sampler", "--no-track"]) == 0
+    assert "profile of" not in capsys.readouterr().out
 
 
 def test_a_busy_machine_is_warned_of_on_standard_error(

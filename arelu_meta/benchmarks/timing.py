@@ -9,6 +9,8 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from arelu_meta.benchmarks.profile import profiled
+
 
 @dataclass(frozen=True)
 class Timing:
@@ -21,9 +23,10 @@ class Timing:
 
 
 def interleaved(work: Mapping[str, Callable[[], object]], *, repeats: int = 7, calls: int = 1) -> list[Timing]:
-    """Call each once to warm up, then in turns, `calls` at a time, `repeats` times over."""
+    """Call each once to warm up, then in turns, `calls` at a time, `repeats` times over; the first is ours."""
     for function in work.values():
         function()
+    profiled(*next(iter(work.items())))
     seconds: dict[str, list[float]] = {name: [] for name in work}
     for _ in range(repeats):
         for name, function in work.items():
