@@ -108,7 +108,7 @@ def lines_figure(chart: LineChart, drawn: Sequence[Look]) -> Figure:
     behind = sum(not look.in_front and look.name in chart.lines for look in drawn)
     grey = f"; {behind} more arms in grey" if behind else ""
     axes.set(xlabel=chart.xlabel, ylabel=f"{chart.ylabel} ({chart.unit})" if chart.unit else chart.ylabel)
-    axes.set_title(f"{chart.title}, mean and 95 % t interval over {chart.seeds}{grey}", fontsize="medium")
+    axes.set_title(f"{chart.title}\nmean and 95 % t interval over {chart.seeds}{grey}", fontsize="medium")
     axes.grid(alpha=0.3)
     handles, labels = axes.get_legend_handles_labels()
     axes.legend(handles[::-1], labels[::-1], frameon=False, fontsize="small")
