@@ -13,6 +13,8 @@ import torch
 from arelu_meta.errors import InputError
 from arelu_meta.spec import Spec
 
+FORMAT = 1  # of checkpoints; to be raised when what they hold changes
+
 
 class RunFolder:
     """The folder of one spec; two runs of the same spec share it, as they are the same run."""
@@ -45,7 +47,7 @@ class RunFolder:
         partial = self.path / f"checkpoint.{os.getpid()}.partial"
         try:
             with partial.open("wb") as file:
-                torch.save(state, file)
+                torch.save({**state, "format": FORMAT}, file)
                 file.flush()
                 os.fsync(file.fileno())
             partial.replace(self.checkpoint_path)
@@ -60,9 +62,11 @@ class RunFolder:
     def read(path: Path) -> dict[str, Any]:
         """Read a checkpoint by its path."""
         try:
-            state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+            state = torch.load(path, map_location="cpu", weights_only=True)
         except Exception as error:
             raise InputError(
                 f"{path} is not a checkpoint ({type(error).__name__}); delete it or drop --resume"
             ) from error
+        if not isinstance(state, dict) or state.get("format") != FORMAT:
+            raise InputError(f"{path} was written by another version of arelu_meta; delete it or drop --resume")
         return state

@@ -64,7 +64,7 @@ def test_a_crash_while_saving_leaves_the_old_checkpoint(folder, monkeypatch, err
     with pytest.raises(type(error)):
         folder.save({"done": 2})
     monkeypatch.undo()
-    assert torch.load(folder.checkpoint_path, weights_only=True) == {"done": 1}
+    assert folder.load()["done"] == 1
     assert sorted(path.name for path in folder.path.iterdir()) == ["checkpoint.pt", "spec.json"]
 
 
@@ -82,6 +82,14 @@ class Mischief:
 
     def __reduce__(self):
         return os.mkdir, ("opened",)
+
+
+@pytest.mark.parametrize("other", [{"run_id": "1"}, {"run_id": "1", "format": 0}, [1, 2]], ids=str)
+def test_a_checkpoint_of_another_version_is_wrong_input(folder, other):
+    folder.save({"run_id": "1"})
+    torch.save(other, folder.checkpoint_path)
+    with pytest.raises(InputError, match=r"was written by another version of arelu_meta; delete it or drop --resume"):
+        folder.load()
 
 
 def test_code_in_a_checkpoint_is_refused_and_not_run(folder, tmp_path, monkeypatch):

@@ -17,6 +17,7 @@ from arelu_meta.learners.engines import Engine
 from arelu_meta.learners.head import head_parameters
 from arelu_meta.learners.inner_loop import InnerOptimizer, InnerRule
 from arelu_meta.learners.learner import StepOutcome
+from arelu_meta.learners.outer_step import outer_step
 from arelu_meta.metrics import accuracy
 
 
@@ -46,14 +47,8 @@ class GradientLearner:
         return self.network
 
     def meta_step(self, episodes: Episode, *, progress: float, share: float = 1.0) -> StepOutcome:
-        """Add the gradient of the mean query loss after adaptation, chunk by chunk: one graph is held at a time."""
-        losses, accuracies = [], []
-        for part in episodes.chunks(self.chunk or len(episodes)):
-            loss, logits = self.query_loss(part, progress)
-            (loss.sum() * (share / len(episodes))).backward()
-            losses.append(loss.detach())
-            accuracies.append(accuracy(logits.detach(), part.query_y))
-        return StepOutcome(torch.cat(losses).mean(), torch.cat(accuracies))
+        """Add the gradient of the mean query loss after adaptation."""
+        return outer_step(lambda part: self.query_loss(part, progress), episodes, chunk=self.chunk, share=share)
 
     def query_loss(self, episodes: Episode, progress: float) -> tuple[Tensor, Tensor]:
         """Give each task's query loss (tasks,), and the logits of the last step (tasks, queries, ways)."""

@@ -9,14 +9,16 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from arelu_meta.activations.parameters import parameter_groups
-from arelu_meta.backbones.norm import is_transductive, uses_support_statistics
+from arelu_meta.backbones.norm import BatchStatisticsNorm, is_transductive, uses_support_statistics
 from arelu_meta.data.episodes import Episode
 from arelu_meta.errors import InputError
 from arelu_meta.learners.adapted import Adapted
 from arelu_meta.learners.gradient import task_losses
 from arelu_meta.learners.learner import StepOutcome
+from arelu_meta.learners.outer_step import outer_step
 from arelu_meta.metrics import accuracy
 
 
@@ -37,7 +39,8 @@ def prototype_logits(support: Tensor, labels: Tensor, query: Tensor, ways: int) 
 class ProtoNet:
     """Classify a query by the nearest class mean of the support's features; nothing moves inside an episode.
 
-    The network needs a method `features`; with batch norm, support and query of all tasks go through it together.
+    The network needs a method `features`; with batch norm, support and query of all tasks go through it together, so
+    that they cannot be taken in chunks while training.
     """
 
     outer_optimizer: Literal["adam", "sgd"] = "adam"
@@ -49,6 +52,11 @@ class ProtoNet:
             raise InputError(
                 "prototypes embed support and query together, so norm 'batch_support' cannot be had; "
                 "use norm=running, batch, group or none"
+            )
+        if chunk and any(isinstance(module, BatchStatisticsNorm | _BatchNorm) for module in network.modules()):
+            raise InputError(
+                f"chunk = {chunk}, but with batch norm prototypes embed all tasks together; use norm=group or none, or "
+                f"leave --chunk out"
             )
         self.network, self.chunk = network, chunk
 
@@ -89,10 +97,12 @@ class ProtoNet:
     def meta_step(self, episodes: Episode, *, progress: float, share: float = 1.0) -> StepOutcome:
         """Add the gradient of the mean query loss."""
         del progress
-        logits = self.query_logits(episodes)
-        loss = task_losses(logits, episodes.query_y).mean()
-        (loss * share).backward()
-        return StepOutcome(loss.detach(), accuracy(logits.detach(), episodes.query_y))
+
+        def query_loss(part: Episode) -> tuple[Tensor, Tensor]:
+            logits = self.query_logits(part)
+            return task_losses(logits, part.query_y), logits
+
+        return outer_step(query_loss, episodes, chunk=self.chunk, share=share)
 
     @torch.no_grad()
     def accuracy_by_step(self, episodes: Episode) -> Tensor:

@@ -96,3 +96,8 @@ def test_what_prototypes_cannot_be_made_of():
         build("protonet", nn.Sequential(nn.Flatten(), nn.Linear(16, 3)))
     with pytest.raises(InputError, match="norm 'batch_support' cannot be had"):
         build("protonet", conv4(norm="batch_support"))
+
+
+def test_batch_norm_ties_tasks_together_so_that_chunks_are_refused():
+    with pytest.raises(InputError, match="chunk = 4, but with batch norm prototypes embed all tasks together"):
+        learners.build("protonet", conv4("arelu"), inner_lr=0.1, inner_steps=1, chunk=4)
