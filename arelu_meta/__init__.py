@@ -10,7 +10,7 @@ __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> Any:
-    """`arelu_meta.results("maml_digits")`: the finished runs of a comparison as a pandas table."""
-    if name == "results":
-        return importlib.import_module("arelu_meta.comparison.results").results
+    """`arelu_meta.results("maml_digits")`: the finished runs of a comparison as a table; `curves`: over their steps."""
+    if name in ("results", "curves"):
+        return getattr(importlib.import_module("arelu_meta.comparison.results"), name)
     raise AttributeError(f"module 'arelu_meta' has no attribute {name!r}")

@@ -14,6 +14,7 @@ import pytest
 
 from arelu_meta import __version__
 from arelu_meta.compare import main
+from arelu_meta.errors import InputError
 from tests.comparison import tiny
 
 TROUBLE = "tests.comparison.trouble"
@@ -140,6 +141,19 @@ def test_results_as_a_table(sweep: tuple[Path, subprocess.CompletedProcess[str]]
     shares = dict(stored)
     for row in table.itertuples():
         assert table.loc[row.Index, "test/accuracy"] == pytest.approx(100 * shares[row.run_id])
+
+
+def test_curves_as_a_table(sweep: tuple[Path, subprocess.CompletedProcess[str]], monkeypatch: pytest.MonkeyPatch):
+    folder, _ = sweep
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{folder / 'mlflow.db'}")
+    import arelu_meta
+
+    table = arelu_meta.curves("tiny", "train/accuracy")
+    assert list(table.columns) == ["activation", "seed", "metric", "step", "value"]
+    stored = tiny.query(folder, "SELECT value FROM metrics WHERE key = 'train/accuracy'")
+    assert sorted(table["value"]) == pytest.approx(sorted(100 * value for (value,) in stored))
+    with pytest.raises(InputError, match="unknown metric 'train/acuracy'; did you mean 'train/accuracy'"):
+        arelu_meta.curves("tiny", "train/acuracy")
 
 
 def test_the_report_hangs_on_the_parent(sweep: tuple[Path, subprocess.CompletedProcess[str]]):

@@ -63,7 +63,7 @@ def collect(
         higher_is_better=report.higher_is_better,
         controls=report.controls,
         published=_published(published),
-        curves=_curves(record, runs, tuple(experiment.axes), report.curves),
+        curves=curves_table(record, runs, tuple(experiment.axes), report.curves),
         episodes=_episodes(runs),
         missing=tuple(missing),
         budget=share,
@@ -104,7 +104,10 @@ def _history(record: Record, run: Run, metric: str) -> dict[int, float]:
     return {entry.step: entry.value for entry in sorted(entries, key=lambda entry: (entry.step, entry.timestamp))}
 
 
-def _curves(record: Record, runs: Sequence[Run], axes: Sequence[str], metrics: Sequence[str]) -> pd.DataFrame | None:
+def curves_table(
+    record: Record, runs: Sequence[Run], axes: Sequence[str], metrics: Sequence[str]
+) -> pd.DataFrame | None:
+    """One row per step of a metric of a run: axes, seed, metric, step, value; None where none was logged."""
     rows = [
         {**place(run), "metric": metric, "step": step, "value": 100 * value if is_share(metric) else value}
         for run in runs

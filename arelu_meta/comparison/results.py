@@ -1,9 +1,10 @@
-"""`results(name)`: the finished runs of a comparison as a table."""
+"""`results(name)` and `curves(name, metric)`: the finished runs of a comparison as tables."""
 
 import pandas as pd
 
-from arelu_meta.comparison.collect import runs_table
-from arelu_meta.comparison.record import latest_record
+from arelu_meta.comparison.collect import curves_table, runs_table
+from arelu_meta.comparison.record import latest_record, place
+from arelu_meta.errors import unknown
 
 
 def results(name: str) -> pd.DataFrame:
@@ -13,3 +14,14 @@ def results(name: str) -> pd.DataFrame:
     """
     record = latest_record(name)
     return runs_table(record, record.finished_cells())
+
+
+def curves(name: str, metric: str) -> pd.DataFrame:
+    """Give a metric of every finished cell over its steps: the axes, `seed`, `metric`, `step`, `value`."""
+    record = latest_record(name)
+    runs = record.finished_cells()
+    axes = [axis for axis in place(runs[0]) if axis != "seed"] if runs else []
+    found = curves_table(record, runs, axes, [metric])
+    if found is None:
+        raise unknown("metric", metric, sorted({key for run in runs for key in run.data.metrics}))
+    return found
