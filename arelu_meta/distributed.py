@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import torch
 import torch.distributed as dist
 from torch import Tensor
-from torch.nn import Parameter
+from torch.nn import Module, Parameter
 
 
 def rank() -> int:
@@ -68,6 +68,23 @@ def gather_rows(rows: Tensor, total: int) -> Tensor:
     whole[rank() :: world_size()] = rows
     dist.all_reduce(whole)
     return whole
+
+
+def share_buffers(module: Module) -> None:
+    """Give every process the first one's buffers: running statistics come from what each has seen itself."""
+    if world_size() > 1:
+        for buffer in module.buffers():
+            dist.broadcast(buffer, 0)
+
+
+def of_first(value: float) -> float:
+    """Give every process the first one's number, so that all decide alike."""
+    if world_size() == 1:
+        return value
+    device = "cuda" if dist.get_backend() == "nccl" else "cpu"
+    shared = torch.tensor(value, dtype=torch.float64, device=device)
+    dist.broadcast(shared, 0)
+    return shared.item()
 
 
 def add(values: Tensor) -> Tensor:

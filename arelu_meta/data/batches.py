@@ -34,10 +34,14 @@ class Batches:
         """Image numbers of each batch of one pass, in a new random order."""
         yield from torch.randperm(len(self.images), generator=self.random).split(self.batch_size)
 
-    def gather(self, numbers: Tensor) -> tuple[Tensor, Tensor]:
-        """Augmented, normalised pixels and labels of some images."""
+    def gather(self, numbers: Tensor, share: slice = slice(None)) -> tuple[Tensor, Tensor]:
+        """Augmented, normalised pixels and labels of a share of some images.
+
+        All of them are augmented, so that the random numbers do not depend on the share.
+        """
         numbers = numbers.to(self.images.device)
-        images = self.images.images[numbers]
-        if self.augment is not None:
-            images = self.augment(images, self.random)
-        return self.images.normalise(images), self.images.labels[numbers]
+        if self.augment is None:
+            numbers = numbers[share]
+            return self.images.normalise(self.images.images[numbers]), self.images.labels[numbers]
+        images = self.augment(self.images.images[numbers], self.random)
+        return self.images.normalise(images[share]), self.images.labels[numbers[share]]

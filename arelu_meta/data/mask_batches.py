@@ -24,13 +24,14 @@ class MaskBatches(Batches):
             raise InputError(f"{images.name} has no masks; segmentation needs a set with masks, such as phantom or lgg")
         self.masks, self.affine = images.masks, affine
 
-    def gather(self, numbers: Tensor) -> tuple[Tensor, Tensor]:
-        """Normalised pixels and masks of some images, moved together."""
-        numbers = numbers.to(self.images.device)
+    def gather(self, numbers: Tensor, share: slice = slice(None)) -> tuple[Tensor, Tensor]:
+        """Normalised pixels and masks of a share of some images, moved together."""
+        movements = random_affine(len(numbers), self.random)[share] if self.affine else None
+        numbers = numbers[share].to(self.images.device)
         pixels, masks = self.images.pixels(numbers), self.masks[numbers].float()
-        if not self.affine:
+        if movements is None or not len(numbers):
             return pixels, masks
-        grid = F.affine_grid(random_affine(len(numbers), self.random).to(pixels.device), list(pixels.shape), False)
+        grid = F.affine_grid(movements.to(pixels.device), list(pixels.shape), False)
         return (
             F.grid_sample(pixels, grid, mode="bilinear", padding_mode="border", align_corners=False),
             F.grid_sample(masks, grid, mode="nearest", padding_mode="zeros", align_corners=False),

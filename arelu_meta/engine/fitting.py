@@ -8,6 +8,7 @@ from typing import Any
 import torch.nn.functional as F
 from torch import Tensor
 
+from arelu_meta import distributed
 from arelu_meta.data.imageset import ImageSet
 from arelu_meta.engine.supervised import Epoch, Loss, SupervisedTrainer, predict
 from arelu_meta.metrics import accuracy
@@ -54,7 +55,7 @@ def fit(
         values = {"train/loss": epoch.loss, "train/accuracy": epoch.accuracy}
         fitted.note("train", epoch.number, epoch.accuracy)
         if score is not None:
-            values[f"{watched}/accuracy"] = score(trainer)
+            values[f"{watched}/accuracy"] = distributed.of_first(score(trainer))
             fitted.note(watched, epoch.number, values[f"{watched}/accuracy"])
         if score is None or values[f"{watched}/accuracy"] > fitted.best:
             fitted.best, fitted.selected = values.get(f"{watched}/accuracy", fitted.best), epoch.number

@@ -96,6 +96,10 @@ class Replayed(SupervisedTrainer):
         self.done = number
         return epoch
 
+    def state_dict(self) -> dict[str, Any]:
+        """Weights of that time; optimizer and batches were the stacked training's, so it cannot be gone on with."""
+        return {**super().state_dict(), "replayed": True}
+
 
 def check_together(trainers: Sequence[SupervisedTrainer]) -> None:
     """Refuse what stacked networks cannot do, or would do otherwise than one by one."""

@@ -17,7 +17,7 @@ from arelu_meta.data.imageset import ImageSet
 from arelu_meta.engine.layer_rates import layer_groups
 from arelu_meta.engine.schedule import rate_factor
 from arelu_meta.engine.speedups import PLAIN, Speedups
-from arelu_meta.errors import RunError
+from arelu_meta.errors import InputError, RunError
 from arelu_meta.learners.head import head_parameters
 from arelu_meta.spec_supervised import OptimizationSection
 
@@ -81,6 +81,8 @@ class SupervisedTrainer:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go back to where a checkpoint was taken."""
+        if state.get("replayed") and state["done"] < self.settings.epochs:
+            raise InputError("this checkpoint was written by --together, which cannot be gone on with; drop --resume")
         self.network.load_state_dict(state["network"])
         if self.averaged is not None:
             self.averaged.load_state_dict(state["averaged"])
@@ -106,6 +108,9 @@ class SupervisedTrainer:
             loss, right = self._step(numbers, weight, last=step + 1 == first + len(together))
             total_loss += loss * len(numbers)
             correct += right
+        for module in (self.network, self.averaged):
+            if module is not None:
+                distributed.share_buffers(module)
         count = len(self.batches.images)
         mean = total_loss.item() / count
         if not math.isfinite(mean):
@@ -115,16 +120,12 @@ class SupervisedTrainer:
 
     def _step(self, numbers: Tensor, weight: float, *, last: bool) -> tuple[Tensor, Tensor]:
         """Add the gradient of one of the batches that make a step together, with its weight; on the last, update."""
-        rank, world = distributed.rank(), distributed.world_size()
-        share = len(numbers[rank::world]) / len(numbers)
-        x, y = self.batches.gather(numbers[rank::world])
-        with autocast(x.device, self.settings.precision):
-            output = self._trained(self.speedups.lay_out(x))
-            loss = self.loss(output, y)
-        self.scaler.scale(loss * (share * weight)).backward()
+        x, y = self.batches.gather(numbers, slice(distributed.rank(), None, distributed.world_size()))
+        share = len(y) / len(numbers)
+        figures = self._backward(x, y, share, weight) if len(y) else torch.zeros(2, device=x.device)
         if last:
-            self.scaler.unscale_(self.optimizer)
             distributed.add_gradients(self.network.parameters())
+            self.scaler.unscale_(self.optimizer)
             if self.settings.clip_norm is not None:
                 torch.nn.utils.clip_grad_norm_(self.network.parameters(), self.settings.clip_norm)
             self.scaler.step(self.optimizer)
@@ -132,8 +133,15 @@ class SupervisedTrainer:
             self.optimizer.zero_grad()
             if self.averaged is not None:
                 self.averaged.update_parameters(self.network)
-        figures = torch.stack([loss.detach().float() * share, right_answers(output.detach(), y)])
         return tuple(distributed.add(figures))
+
+    def _backward(self, x: Tensor, y: Tensor, share: float, weight: float) -> Tensor:
+        """Add the gradient of this process's share of a batch; give its part of the loss, and the right answers."""
+        with autocast(x.device, self.settings.precision):
+            output = self._trained(self.speedups.lay_out(x))
+            loss = self.loss(output, y)
+        self.scaler.scale(loss * (share * weight)).backward()
+        return torch.stack([loss.detach().float() * share, right_answers(output.detach(), y)])
 
     def _freeze(self, number: int) -> None:
         """Let only the head learn in the first epochs."""

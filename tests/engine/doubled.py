@@ -6,6 +6,6 @@ from arelu_meta.data.batches import Batches
 
 
 class DoubleBatches(Batches):
-    def gather(self, numbers: Tensor) -> tuple[Tensor, Tensor]:
-        x, y = super().gather(numbers)
+    def gather(self, numbers: Tensor, share: slice = slice(None)) -> tuple[Tensor, Tensor]:
+        x, y = super().gather(numbers, share)
         return x.double(), y

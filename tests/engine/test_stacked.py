@@ -108,3 +108,13 @@ def test_a_loss_that_is_not_finite_names_the_network():
     nn.init.constant_(broken[1].network.head.bias, torch.inf)
     with pytest.raises(RunError, match="in epoch 1, network 2; lower --lr"):
         list(StackedTrainer(broken).epochs())
+
+
+def test_a_checkpoint_of_a_replay_cannot_be_gone_on_with():
+    """Optimizer and order of batches are not those of that epoch; after the last one nothing is gone on with."""
+    stacked = StackedTrainer([trainer(seed) for seed in SEEDS])
+    again = Replayed(trainer(SEEDS[1]), [epochs[1] for epochs in stacked.epochs()])
+    first, *_, last = [(epoch.number, again.state_dict()) for epoch in again.epochs()]
+    with pytest.raises(InputError, match="written by --together, which cannot be gone on with; drop --resume"):
+        trainer(SEEDS[1]).load_state_dict(first[1])
+    trainer(SEEDS[1]).load_state_dict(last[1])
