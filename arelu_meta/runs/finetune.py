@@ -17,7 +17,7 @@ from arelu_meta.pretrained.inputs import check_size, fitted
 from arelu_meta.runs.classify import fit_and_test, make_trainer
 from arelu_meta.runs.layer_log import LayerLog
 from arelu_meta.runs.session import machine, session
-from arelu_meta.runs.split import EVALUATION_SEED, divided
+from arelu_meta.runs.split import EVALUATION_SEED, divided, limited
 from arelu_meta.seeding import generator
 from arelu_meta.spec import Execution
 from arelu_meta.spec_finetune import NO_WEIGHTS, AmountSection, FineTuneSpec
@@ -67,7 +67,7 @@ def prepare(spec: FineTuneSpec, *, root: str | None = None) -> tuple[Split, Asse
     images = data.load(spec.data.dataset, root=root, **spec.data.dataset_options)
     if len(images.class_names) < 2:
         raise InputError(f"{images.name} has one class, {images.class_names[0]!r}; a classifier needs two or more")
-    split = kept(divided(images, spec.data), spec.amount)
+    split = kept(limited(images, divided(images, spec.data), spec.data), spec.amount)
     section, given = spec.network, spec.input
     made = assemble(
         section.model,

@@ -23,9 +23,15 @@ def load_split(
     split = divided(images, section)
     if train_on_validation:
         split = splits.joined(images, split)
-    if section.limit_train is not None or section.limit_test is not None:
-        split = splits.limited(images, split, train=section.limit_train, test=section.limit_test, seed=EVALUATION_SEED)
+    split = limited(images, split, section)
     return split if fit is None or fit.normalise else without_statistics(split)
+
+
+def limited(images: ImageSet, split: Split, section: DataSection) -> Split:
+    """Keep the part of the set that the spec asks for."""
+    if section.limit_train is None and section.limit_test is None:
+        return split
+    return splits.limited(images, split, train=section.limit_train, test=section.limit_test, seed=EVALUATION_SEED)
 
 
 def without_statistics(split: Split) -> Split:

@@ -154,3 +154,10 @@ def test_a_target_without_parts_is_divided_by_image():
 
 def test_the_weights_are_part_of_the_identity(weights):
     assert finetune_spec().identity != finetune_spec(network={"weights": weights}).identity
+
+
+def test_a_part_of_the_set_is_what_is_trained_and_tested_on():
+    whole, _ = prepare(finetune_spec())
+    part, _ = prepare(finetune_spec(data={"dataset": NEGATIVE, "split": "auto", "limit_train": 50, "limit_test": 20}))
+    assert len(whole.train) > 50 == len(part.train)
+    assert len(part.validation) == len(part.test) == 20
