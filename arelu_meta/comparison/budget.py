@@ -48,7 +48,7 @@ def scaled_metric(metric: str, budget: float) -> str:
     >>> scaled_metric("test/finetune_20", 0.1), scaled_metric("test/accuracy", 0.1)
     ('test/finetune_2', 'test/accuracy')
     """
-    return re.sub(r"(?<=^test/finetune_)\d+$", lambda found: str(_count(int(found[0]), budget)), metric)
+    return re.sub(r"(?<=/finetune_)\d+$", lambda found: str(_count(int(found[0]), budget)), metric)
 
 
 def share(full: dict[str, Any], given: dict[str, Any]) -> float:

@@ -15,8 +15,9 @@ def measures(spec: Spec) -> set[str]:
         stages = {
             f"{stage}/{name}" for stage in ("pretrain", "scratch", "finetune") for name in ("loss", "test_accuracy")
         }
-        rows = {f"test/finetune_{epoch}" for epoch in spec.report_epochs}
-        return stages | rows | {"test/no_pretrain", "test/no_finetune"}
+        _, final = _watched_and_final(spec.evaluation.protocol)
+        rows = {f"{final}/finetune_{epoch}" for epoch in spec.report_epochs}
+        return stages | rows | {f"{final}/no_pretrain", f"{final}/no_finetune"}
     if isinstance(spec, ClassifySpec | FineTuneSpec):
         watched, final = _watched_and_final(spec.evaluation.protocol)
         train = {"train/loss", "train/accuracy", f"{watched}/accuracy"}

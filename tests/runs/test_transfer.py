@@ -112,8 +112,8 @@ def test_the_paper_reports_the_best_epoch_so_far(store_uri):
     result = run(transfer_spec(evaluation={"protocol": "paper"}, training={"epochs": 3}, report_epochs=[1, 3]))
     scores = [score for _, score in result.curves["finetune"]]
     history = metric_history(store_uri, result.run_id)
-    assert history["test/finetune_1"] == [(3, pytest.approx(scores[0]))]
-    assert history["test/finetune_3"] == [(3, pytest.approx(max(scores)))]
+    assert history["paper/best_epoch_test/finetune_1"] == [(3, pytest.approx(scores[0]))]
+    assert history["paper/best_epoch_test/finetune_3"] == [(3, pytest.approx(max(scores)))]
     assert MlflowClient(store_uri).get_run(result.run_id).data.tags["protocol"] == "paper"
 
 
