@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from arelu_meta import benchmarks, command_line
+from arelu_meta.errors import InputError
 
 if TYPE_CHECKING:
     from arelu_meta.benchmarks.report import BenchReport
@@ -33,6 +34,8 @@ def command(argv: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("--profile", action="store_true", help="show what our own way spends its time on")
     options = parser.parse_args(argv)
+    if options.json and options.profile:
+        raise InputError("--json has no place for a profile; leave one of the two out")
     names = benchmarks.names() if "all" in options.names else options.names
     chosen = [benchmarks.entry(name) for name in names]
 

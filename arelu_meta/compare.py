@@ -17,9 +17,10 @@ from arelu_meta.comparison.experiment import Experiment, read_experiment, read_p
 from arelu_meta.comparison.grid import Cell, expand
 from arelu_meta.comparison.on_ray import RayCluster, check_ray
 from arelu_meta.comparison.pool import Pool, share_of_cores
-from arelu_meta.comparison.selection import read_only, read_seeds
+from arelu_meta.comparison.selection import read_only
 from arelu_meta.errors import InputError, RunError
 from arelu_meta.spec import Execution
+from arelu_meta.spec_execution import seed_numbers
 from arelu_meta.tables import text_table
 from arelu_meta.validation import FLAGS, validated
 
@@ -28,7 +29,7 @@ def command(argv: Sequence[str] | None = None) -> None:
     """Read the flags, run what is not finished, print the verdict."""
     given = _parser().parse_args(argv)
     experiment = read_experiment(given.experiment)
-    seeds = read_seeds(given.seeds) if given.seeds else None
+    seeds = tuple(seed_numbers(given.seeds)) if given.seeds else None
     cells = expand(experiment, only=read_only(given.only), seeds=seeds, budget=given.budget)
     published = read_published(experiment, given.experiment)
     root = str(Path(given.data_root).resolve()) if given.data_root else ""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from arelu_meta import cli, command_line
 from arelu_meta.errors import InputError
+from arelu_meta.output_folder import output_folder
 from arelu_meta.spec import Execution
 from arelu_meta.spec_finetune import FineTuneSpec
 
@@ -60,9 +61,8 @@ def command(argv: Sequence[str] | None = None) -> None:
         score = f"validation % {learning_rates.percent(point.validation)}" + ("  (from the store)" if found else "")
         sys.stderr.write(f"{done}/{len(specs)}  {point.arm}  lr {point.lr:g}  seed {point.seed}  {score}\n")
 
+    folder = output_folder(Path(given.output))
     points = learning_rates.sweep(specs, execution, on_point)
-    folder = Path(given.output)
-    folder.mkdir(parents=True, exist_ok=True)
     text = learning_rates.table(points)
     (folder / "table.txt").write_text(text + "\n")
     (folder / "points.csv").write_text(learning_rates.csv(points))

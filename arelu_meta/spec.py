@@ -164,7 +164,10 @@ class Spec(Section):
 
     @property
     def identity(self) -> str:
-        """SHA-256 of everything that decides the result: the same identity is the same run."""
+        """SHA-256 of all settings: the same identity is the same run.
+
+        Images, weights and code of one's own are named here, not read: when their content changes, so must their name.
+        """
         content = self.model_dump(mode="json", exclude={"summary"})
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
@@ -185,6 +188,22 @@ class FewShotSpec(Spec):
     network: NetworkSection = NetworkSection()
     training: MetaTrainingSection = MetaTrainingSection()
     evaluation: EvaluationSection = EvaluationSection()
+
+    @model_validator(mode="after")
+    def _method_can(self) -> "FewShotSpec":
+        method, train_ways = self.training.method, self.episode.train_ways
+        if learners.entry(method).by_gradient:
+            if train_ways is not None and train_ways > self.episode.ways:
+                raise InputError(
+                    f"train_ways = {train_ways}, but the head of method {method!r} has ways = {self.episode.ways} "
+                    f"outputs; use --method protonet, or leave --train-ways out"
+                )
+            if self.network.norm == "running":
+                raise InputError(
+                    f"norm 'running' does not adapt, and method {method!r} adapts by gradient; "
+                    f"use --norm batch_support, batch (transductive) or group"
+                )
+        return self
 
     @property
     def train_queries(self) -> int:

@@ -143,7 +143,7 @@ class DomainsSection(Section):
     target: DatasetName
     """image set to fine-tune on"""
     validation: Share = 0.1
-    """share of the training images that selects the model"""
+    """share of the training images left aside: epochs are fixed, so that nothing is selected on them"""
 
 
 class PretrainingSection(Section):
@@ -174,6 +174,8 @@ class TransferSpec(Spec):
             raise InputError(
                 f"report_epochs {self.report_epochs} must lie between 1 and epochs = {self.training.epochs}"
             )
+        if self.training.patience is not None:
+            raise InputError("patience ends a training early, and a transfer has fixed epochs; leave --patience out")
         return self
 
 

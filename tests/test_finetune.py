@@ -97,6 +97,7 @@ def test_wrong_input_about_any_network_is_one_line(
 
 BAD = [
     ("--target strete", "did you mean 'street'"),
+    ("--patience 3", "a transfer has fixed epochs; leave --patience out"),
     ("--pretrain-lr 0", "--pretrain-lr 0: must be greater than 0"),
     ("--report-epochs 1 3", "report_epochs (1, 3) must lie between 1 and epochs = 2"),
     ("--dataset digits", "unknown flag '--dataset'"),

@@ -44,6 +44,8 @@ def test_prints_the_result(store: Path, statuses: Callable, capsys: pytest.Captu
 
 
 BAD = [
+    ("--train-ways 8", "train_ways = 8, but the head of method 'maml' has ways = 5 outputs; use --method protonet"),
+    ("--backbone conv4 --norm running", "norm 'running' does not adapt, and method 'maml' adapts by gradient"),
     ("--activation arleu", "did you mean 'arelu'"),
     ("--backbone mnist_cnv", "did you mean 'mnist_conv'"),
     ("--dataset digts", "did you mean 'digits'"),

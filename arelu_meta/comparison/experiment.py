@@ -10,9 +10,10 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field, model_validator
 
 from arelu_meta import catalog
-from arelu_meta.comparison.selection import Value, read_seeds, written
+from arelu_meta.comparison.selection import Value, written
 from arelu_meta.errors import InputError, unknown
 from arelu_meta.spec import Section
+from arelu_meta.spec_execution import seed_numbers
 from arelu_meta.validation import validated
 
 PUBLISHED_COLUMNS = {"metric", "value", "protocol", "source"}
@@ -29,7 +30,7 @@ Dotted = BeforeValidator(_flat)
 Seeds = Annotated[
     tuple[Annotated[int, Field(ge=0)], ...],
     Field(min_length=1),
-    BeforeValidator(lambda value: read_seeds(value) if isinstance(value, str) else value),
+    BeforeValidator(lambda value: seed_numbers(value) if isinstance(value, str) else value),
 ]
 Levels = Annotated[tuple[Value, ...], Field(min_length=1)]
 
@@ -124,4 +125,10 @@ def _rows(path: Path, axes: set[str]) -> list[dict[str, str]]:
         if columns != axes | PUBLISHED_COLUMNS:
             wanted = ", ".join(sorted(axes | PUBLISHED_COLUMNS))
             raise InputError(f"{path} has the columns {', '.join(sorted(columns))}; it must have {wanted}")
-        return list(reader)
+        rows = list(reader)
+    for line, row in enumerate(rows, 2):
+        try:
+            float(row["value"])
+        except (TypeError, ValueError):
+            raise InputError(f"{path}, line {line}: value {row['value']!r} is not a number") from None
+    return rows

@@ -41,7 +41,7 @@ class Best:
 
 
 def rates(text: str) -> list[float]:
-    """Read `LOW:HIGH` or `LOW:HIGH:PER_DECADE` into rates at equal steps of the logarithm.
+    """Read `LOW:HIGH` or `LOW:HIGH:PER_DECADE` into rates at equal steps of the logarithm, none above HIGH.
 
     >>> rates("1e-3:1e-1")
     [0.001, 0.01, 0.1]
@@ -56,7 +56,9 @@ def rates(text: str) -> list[float]:
             raise ValueError
     except (ValueError, TypeError, ZeroDivisionError):
         raise InputError(f"--lr-sweep {text}: give LOW:HIGH or LOW:HIGH:PER_DECADE, such as 1e-5:1e-1") from None
-    steps = round(span * per_decade)
+    steps = math.floor(span * per_decade + 1e-9)
+    if not steps:
+        raise InputError(f"--lr-sweep {text} has one rate; widen it, or give more per decade: LOW:HIGH:PER_DECADE")
     return [float(f"{low * 10 ** (step / per_decade):.6g}") for step in range(steps + 1)]
 
 

@@ -16,23 +16,6 @@ def written(value: Value) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def read_seeds(text: str) -> tuple[int, ...]:
-    """Read seeds and ranges of seeds, both ends included.
-
-    >>> read_seeds("0-2,7")
-    (0, 1, 2, 7)
-    """
-    seeds: list[int] = []
-    for part in text.split(","):
-        first, dash, last = part.strip().partition("-")
-        if not first.isdigit() or (dash and not last.isdigit()) or (dash and int(last) < int(first)):
-            raise InputError(f"seeds {text!r}: {part!r} is neither a seed nor a range; write 0-4 or 0,2,5")
-        seeds.extend(range(int(first), int(last if dash else first) + 1))
-    if len(set(seeds)) < len(seeds):
-        raise InputError(f"seeds {text!r} name a seed twice")
-    return tuple(seeds)
-
-
 def read_only(words: Sequence[str]) -> dict[str, tuple[str, ...]]:
     """Read `AXIS=VALUE,VALUE` words.
 

@@ -25,13 +25,14 @@ class LearnerEntry(Entry):
     engines: tuple[str, ...] = ("func",)
     trained: bool = True
     source: str = ""
+    by_gradient: bool = True
+    """Whether a network with a head adapts by gradient steps; otherwise features are compared."""
 
 
 def _entry(
-    name: str, target: str, summary: str, source: str, engines: tuple[str, ...] = ("func",), trained: bool = True
+    name: str, target: str, summary: str, source: str, engines: tuple[str, ...] = ("func",), **facts: bool
 ) -> LearnerEntry:
-    target = f"arelu_meta.learners.{target}"
-    return LearnerEntry(name, target, summary, engines=engines, trained=trained, source=source)
+    return LearnerEntry(name, f"arelu_meta.learners.{target}", summary, engines=engines, source=source, **facts)
 
 
 _REGISTRY = Registry[LearnerEntry]("method")
@@ -47,9 +48,17 @@ _REGISTRY.add(
         "mamlpp", "mamlpp:MamlPlusPlus", "rates per layer and step, multi-step loss", "Antoniou 2019, arXiv 1810.09502"
     ),
     _entry("reptile", "reptile:Reptile", "move towards adapted weights", "Nichol 2018, arXiv 1803.02999"),
-    _entry("protonet", "prototypes:ProtoNet", "nearest class mean of learned features", "Snell 2017, arXiv 1703.05175"),
-    _entry("features", "prototypes:ProtoNet", "floor: class mean of random features", "", trained=False),
-    _entry("centroid", "prototypes:PixelCentroid", "floor: class mean of pixels", "", trained=False),
+    _entry(
+        "protonet",
+        "prototypes:ProtoNet",
+        "nearest class mean of learned features",
+        "Snell 2017, arXiv 1703.05175",
+        by_gradient=False,
+    ),
+    _entry(
+        "features", "prototypes:ProtoNet", "floor: class mean of random features", "", trained=False, by_gradient=False
+    ),
+    _entry("centroid", "prototypes:PixelCentroid", "floor: class mean of pixels", "", trained=False, by_gradient=False),
 )
 
 

@@ -66,7 +66,9 @@ class GradientLearner:
         self, support_x: Tensor, support_y: Tensor, *, steps: int | None = None, lr: float | None = None
     ) -> Adapted:
         """Take `test_steps` gradient steps on the support; `steps` and `lr` replace what was trained with."""
-        rule = replace(self.rule, steps=steps or self.test_steps)
+        if steps is not None and steps < 1:
+            raise InputError(f"steps = {steps}; adapting takes at least 1")
+        rule = replace(self.rule, steps=self.test_steps if steps is None else steps)
         if lr is not None:
             if isinstance(rule.lr, Mapping):
                 raise InputError(f"lr = {lr}, but this model learned its inner rates; leave lr out")

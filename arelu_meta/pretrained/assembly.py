@@ -78,7 +78,22 @@ def assemble(
         if probe is not None and before is not None:
             agreement = (_answers(network, probe) == before).float().mean().item()
     replace_head(network, found, classes=len(images.class_names), seed=seed)
+    if head:
+        _check_head(network, inputs, head, classes=len(images.class_names))
     return Assembled(network.train(), inputs, found, read, report, agreement, of_target)
+
+
+@torch.no_grad()
+def _check_head(network: nn.Module, inputs: Inputs, head: str, *, classes: int) -> None:
+    """Refuse a named layer whose outputs are not the network's."""
+    try:
+        width = copy.deepcopy(network).eval()(example(inputs, 2)).shape[1]
+    except RuntimeError:
+        width = 0
+    if width != classes:
+        raise InputError(
+            f"--head {head}: the network's answers do not come from this layer; leave --head out to see more"
+        )
 
 
 @torch.no_grad()

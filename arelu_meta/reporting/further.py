@@ -2,9 +2,10 @@
 
 import math
 
-from arelu_meta.reporting.arms import Arm, Comparison
+from arelu_meta.reporting.arms import Comparison
 from arelu_meta.reporting.findings import Findings
 from arelu_meta.reporting.numbers import NONE, Numbers, unit_of
+from arelu_meta.reporting.published import SourceKey, published_sources, published_value
 from arelu_meta.reporting.table import Cell, Column, Table
 
 
@@ -32,14 +33,17 @@ def _measured(comparison: Comparison, metric: str) -> Column:
 
 
 def _published(comparison: Comparison, metric: str) -> list[Column]:
-    values = [_value(arm, metric) for arm in comparison.arms]
-    if all(math.isnan(value) for value in values):
-        return []
-    cells = tuple(Cell(Numbers(2).value(value), value) for value in values)
-    return [Column(f"published {metric}", "", cells)]
+    """A column for each source that published a figure under the metric's name."""
+    sources = [source for source in published_sources(comparison.arms) if source[0] == metric]
+    return [
+        Column(
+            f"published {metric}" + (f" ({number})" if len(sources) > 1 else ""),
+            ", ".join(part for part in source[1:] if part),
+            tuple(Cell(Numbers(2).value(value), value) for value in _values(comparison, source)),
+        )
+        for number, source in enumerate(sources, 1)
+    ]
 
 
-def _value(arm: Arm, metric: str) -> float:
-    """The first figure that was published under a metric's name."""
-    rows = arm.published[arm.published["metric"] == metric]
-    return float(rows["value"].iloc[0]) if len(rows) else math.nan
+def _values(comparison: Comparison, source: SourceKey) -> list[float]:
+    return [published_value(arm, source) for arm in comparison.arms]

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from arelu_meta.data.imageset import ImageSet
 from arelu_meta.errors import InputError
 from arelu_meta.explain import feature_maps_figure, find_layer, grad_cam, grad_cam_figure
+from arelu_meta.output_folder import output_folder
 from arelu_meta.rundir import RunFolder
 from arelu_meta.runs.classify import build_classifier
 from arelu_meta.runs.split import load_split
@@ -52,6 +53,7 @@ def look_into(
     for one in trained:
         for name in filter(None, (layer, maps_layer)):
             find_layer(one.network, name)
+    output_folder(out)
     numbers = torch.arange(min(images, len(test))) * (len(test) // min(images, len(test)))
     x, labels = test.pixels(numbers), test.labels[numbers]
     names = _distinct([one.name for one in trained])
@@ -60,7 +62,6 @@ def look_into(
     if maps_layer:
         networks = {name: one.network.eval() for name, one in zip(names, trained, strict=True)}
         figures["feature_maps.png"] = feature_maps_figure(networks, x[0], layer=maps_layer)
-    out.mkdir(parents=True, exist_ok=True)
     for file, figure in figures.items():
         figure.savefig(out / file, dpi=150)
         for one in trained:
@@ -89,6 +90,10 @@ def _open(run: str, root: str | None) -> _Trained:
         raise InputError(f"{folder} holds a {values.get('kind')} run; Grad-CAM here takes classify runs")
     spec = validated(ClassifySpec, values, f"{folder / 'spec.json'}")
     checkpoint = RunFolder.read(folder / "checkpoint.pt")
+    if not Path(run).is_dir() and checkpoint["run_id"] != run:
+        raise InputError(
+            f"{folder} now holds a later run of the same settings, {checkpoint['run_id']}, not {run}; look at that one"
+        )
     last = spec.evaluation.select == "last"
     split = load_split(spec.data, root=root, fit=spec.fit, train_on_validation=last)
     network = build_classifier(spec.network, split.train, seed=spec.seed)

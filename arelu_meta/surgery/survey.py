@@ -7,6 +7,7 @@ Networks are built without weights, on the meta device where they allow it.
 """
 
 import importlib.metadata
+import importlib.util
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -121,7 +122,11 @@ def survey(chosen: Iterable[str], to: str = "arelu") -> Iterator[Outcome]:
 
 def markdown(outcomes: Iterable[Outcome]) -> str:
     """Write outcomes as the table of docs/surgery.md."""
-    versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in ("torch", "torchvision", "timm"))
+    versions = ", ".join(
+        f"{name} {importlib.metadata.version(name)}"
+        for name in ("torch", "torchvision", "timm")
+        if importlib.util.find_spec(name)
+    )
     done = list(outcomes)
     swapped = [outcome for outcome in done if outcome.report is not None]
     lines = [

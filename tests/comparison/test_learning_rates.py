@@ -92,3 +92,9 @@ def test_finished_runs_are_taken_from_the_store(store_uri, monkeypatch):
     monkeypatch.setattr("arelu_meta.comparison.learning_rates.run", lost)
     (point,) = sweep(cells(finetune_spec(), ["own"], [9.0], [0]), Execution(), lambda *_: None)
     assert math.isnan(point.validation)
+
+
+def test_no_rate_above_the_highest():
+    assert rates("1e-4:5e-2") == [1e-4, 1e-3, 1e-2]
+    with pytest.raises(InputError, match="--lr-sweep 1e-3:3e-3 has one rate; widen it, or give more per decade"):
+        rates("1e-3:3e-3")

@@ -1,24 +1,7 @@
 import pytest
 
-from arelu_meta.comparison.selection import check_only, is_same, read_only, read_seeds
+from arelu_meta.comparison.selection import check_only, is_same, read_only
 from arelu_meta.errors import InputError
-
-
-def test_seeds_and_ranges():
-    assert read_seeds("3") == (3,)
-    assert read_seeds("0-4") == (0, 1, 2, 3, 4)
-    assert read_seeds("7, 0-1") == (7, 0, 1)
-
-
-@pytest.mark.parametrize("text", ["", "a", "4-0", "-1", "1-", "0,,1", "0-1-2", "0.5"])
-def test_what_is_no_seed(text: str):
-    with pytest.raises(InputError, match="neither a seed nor a range"):
-        read_seeds(text)
-
-
-def test_a_seed_twice():
-    with pytest.raises(InputError, match="name a seed twice"):
-        read_seeds("0-2,1")
 
 
 def test_only_gathers_values_of_an_axis():

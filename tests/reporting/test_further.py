@@ -15,7 +15,7 @@ PUBLISHED = pd.DataFrame(
 
 
 def findings(**fields: object) -> Findings:
-    found = sweep({"relu": 60.0, "arelu": 80.0}, seeds=[0, 1, 2], published=PUBLISHED, **fields)
+    found = sweep({"relu": 60.0, "arelu": 80.0}, seeds=[0, 1, 2], **({"published": PUBLISHED} | fields))
     found.runs["test/finetune_5"] = [10.0, 20.0, 30.0, 40.0, 40.0, float("nan")]
     return found
 
@@ -40,3 +40,11 @@ def test_it_is_read_in_every_format():
 def test_nothing_asked_or_nothing_logged():
     assert content(findings()).further == (None,)
     assert content(findings(further={"test/unheard_of": "test/unheard_of"})).further == (None,)
+
+
+def test_a_column_per_source():
+    two = pd.concat([PUBLISHED, PUBLISHED.assign(value=70.0, protocol="best epoch")])
+    (part,) = content(findings(further={"test/finetune_5": "test/finetune_20"}, published=two)).further
+    headings = ("published test/finetune_20 (1)", "published test/finetune_20 (2)")
+    assert part.table.header == ("activation", "test/finetune_5", *headings)
+    assert part.legend[1:] == (f"{headings[0]}: paper, table", f"{headings[1]}: best epoch, table")
