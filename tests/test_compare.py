@@ -76,7 +76,7 @@ def test_wrong_files(tmp_path: Path, capsys: pytest.CaptureFixture[str], changes
         (["maml_digit"], "unknown experiment 'maml_digit'; did you mean 'maml_digits'?"),
         (["maml_digits", "--only", "activation=arleu"], "no such value"),
         (["maml_digits", "--only", "shots=1"], "no such axis"),
-        (["maml_digits", "--seeds", "4-1"], "neither a seed nor a range"),
+        (["maml_digits", "--seeds", "4-1"], "are not numbers and ranges such as 0-4"),
         (["maml_digits", "--budget", "2"], "--budget 2 must be above 0 and at most 1"),
         (["maml_digits", "--workers", "0"], "--workers 0 must be at least 1"),
         (["maml_digits", "--threads", "-1"], "--threads -1 must be at least 0"),

@@ -18,6 +18,7 @@ LAYERS = (
         "distributed",
         "metrics",
         "palette",
+        "output_folder",
         "progress",
         "registry",
         "seeding",
