@@ -100,6 +100,11 @@ class MeasureSection(Section):
     protocol: Protocol = "sound"
     """sound: selected on validation, tested once; paper: as published, best epoch on the test images"""
 
+    @property
+    def final(self) -> str:
+        """What the metrics of the result are named after: no figure of one protocol passes for the other's."""
+        return "test" if self.protocol == "sound" else "paper/best_epoch_test"
+
 
 class SelectionSection(MeasureSection):
     """How the result is measured, and which epoch it is measured after."""

@@ -15,16 +15,16 @@ def measures(spec: Spec) -> set[str]:
         stages = {
             f"{stage}/{name}" for stage in ("pretrain", "scratch", "finetune") for name in ("loss", "test_accuracy")
         }
-        _, final = _watched_and_final(spec.evaluation.protocol)
+        final = spec.evaluation.final
         rows = {f"{final}/finetune_{epoch}" for epoch in spec.report_epochs}
         return stages | rows | {f"{final}/no_pretrain", f"{final}/no_finetune"}
     if isinstance(spec, ClassifySpec | FineTuneSpec):
-        watched, final = _watched_and_final(spec.evaluation.protocol)
+        watched, final = _watched(spec.evaluation.protocol), spec.evaluation.final
         train = {"train/loss", "train/accuracy", f"{watched}/accuracy"}
         chosen = {"validation/selected_accuracy"} if watched == "validation" else set()
         return train | chosen | {f"{final}/accuracy", f"{final}/accuracy_top5"}
     if isinstance(spec, SegmentSpec):
-        watched, final = _watched_and_final(spec.evaluation.protocol)
+        watched, final = _watched(spec.evaluation.protocol), spec.evaluation.final
         return {"train/loss", f"{watched}/dice", f"{final}/dice"}
     return set()
 
@@ -45,5 +45,5 @@ def is_share(metric: str) -> bool:
     return "accuracy" in last or "dice" in last or last.startswith(("finetune_", "no_"))
 
 
-def _watched_and_final(protocol: str) -> tuple[str, str]:
-    return ("validation", "test") if protocol == "sound" else ("test", "paper/best_epoch_test")
+def _watched(protocol: str) -> str:
+    return "validation" if protocol == "sound" else "test"

@@ -174,7 +174,7 @@ def fit_and_test(
 
 def _record(result: ClassifyResult, layers: LayerLog, tracker: Tracker) -> None:
     spec, test, last = result.spec, result.test, result.spec.training.epochs
-    prefix = "test" if spec.evaluation.protocol == "sound" else "paper/best_epoch_test"
+    prefix = spec.evaluation.final
     values = {f"{prefix}/accuracy": test.mean, f"{prefix}/n": test.n}
     values |= {f"{prefix}/accuracy_ci95_low": test.low, f"{prefix}/accuracy_ci95_high": test.high}
     if "validation" in result.curves:

@@ -47,7 +47,7 @@ def _finished(spec: ClassifySpec | SegmentSpec, execution: TrainingExecution) ->
     """The score of this very run, if the store has it."""
     found = finished_metrics(spec, experiment=execution.experiment)
     name = "dice" if isinstance(spec, SegmentSpec) else "accuracy"
-    prefix = "test" if spec.evaluation.protocol == "sound" else "paper/best_epoch_test"
+    prefix = spec.evaluation.final
     if found is None or f"{prefix}/{name}" not in found[1]:
         return None
     return SeedScore(spec.seed, found[1][f"{prefix}/{name}"], found[0], found=True)

@@ -161,7 +161,7 @@ def _fit_and_test(
 
 def _record(result: SegmentResult, test: ImageSet, layers: LayerLog, tracker: Tracker) -> None:
     spec, last = result.spec, result.spec.training.epochs
-    prefix = "test" if spec.evaluation.protocol == "sound" else "paper/best_epoch_test"
+    prefix = spec.evaluation.final
     tracker.metrics({f"{prefix}/dice": result.dice, f"{prefix}/n": len(result.patients)}, last)
     title = f"{spec.network.activation} in unet on {spec.task}"
     if result.curves:

@@ -178,7 +178,7 @@ def accuracy_on_test(network: nn.Module, split: Split) -> float:
 
 def _record(result: TransferResult, target: Split, tracker: Tracker) -> None:
     spec, last = result.spec, result.spec.training.epochs
-    final = "test" if spec.evaluation.protocol == "sound" else "paper/best_epoch_test"
+    final = spec.evaluation.final
     tracker.metrics({f"{final}/{setting}": estimate.mean for setting, estimate in result.rows().items()}, last)
     title = f"{spec.network.activation}, {spec.task}"
     figure = training_curve(result.curves, title=title, ylabel="test accuracy of the set at work", xlabel="epoch")
