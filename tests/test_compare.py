@@ -44,6 +44,15 @@ def refused(argv: list[str], capsys: pytest.CaptureFixture[str]) -> str:
     return err
 
 
+@pytest.mark.usefixtures("store")
+def test_a_published_figure_that_is_no_number(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    path = tiny.write(tmp_path, ("curves =", 'published = ["mine.csv"]\ncurves ='))
+    (path.parent / "published").mkdir()
+    rows = 'activation,metric,value,protocol,source\nrelu,test/accuracy,91,,\nrelu,test/accuracy,"91,5",,\n'
+    (path.parent / "published" / "mine.csv").write_text(rows)
+    assert "mine.csv, line 3: value '91,5' is not a number" in refused([str(path)], capsys)
+
+
 def test_dry_run_lists_the_cells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
     monkeypatch.chdir(tmp_path)
     tiny.write(tmp_path)
@@ -61,6 +70,7 @@ def test_dry_run_lists_the_cells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         (('"arelu"]', '"arleu"]'), "unknown activation 'arleu'; did you mean 'arelu'?"),
         (("inner_steps", "inner_step"), "unknown key 'inner_step', did you mean 'inner_steps'?"),
         (("curves =", 'metric = "test/acc"\ncurves ='), "unknown metric of the report 'test/acc'"),
+        (("curves =", 'further = ["test/acc"]\ncurves ='), "unknown further metric of the report 'test/acc'"),
         (('"arelu"]', '"relu"]'), "two cells are the same run: 'relu seed 0' and 'relu seed 0'"),
     ],
 )

@@ -144,6 +144,6 @@ def _facts(runs: Sequence[Run]) -> dict[str, str]:
 def _published(rows: Sequence[Mapping[str, str]]) -> pd.DataFrame | None:
     if not rows:
         return None
-    table = pd.DataFrame(rows).replace("", pd.NA)
+    table = pd.DataFrame(rows)
     table["value"] = pd.to_numeric(table["value"])
     return table

@@ -19,10 +19,14 @@ def published_rows(table: pd.DataFrame | None, values: Mapping[str, Any]) -> pd.
     if table is None or table.empty:
         return pd.DataFrame(columns=[*PARTS, "value"])
     fits = [
-        all(axis not in table or pd.isna(row[axis]) or same(row[axis], value) for axis, value in values.items())
+        all(axis not in table or _empty(row[axis]) or same(row[axis], value) for axis, value in values.items())
         for _, row in table.iterrows()
     ]
     return table[fits]
+
+
+def _empty(value: Any) -> bool:
+    return value == "" or bool(pd.isna(value))
 
 
 def _source(row: pd.Series) -> SourceKey:

@@ -14,3 +14,8 @@ def test_rows_of_a_cell():
 def test_nothing_published():
     assert published_rows(None, {"activation": "relu"}).empty
     assert published_rows(TABLE.iloc[:0], {"activation": "relu"}).empty
+
+
+def test_an_axis_that_a_file_leaves_empty_fits_any_value():
+    as_read = TABLE.assign(lr=["1e-4", ""])
+    assert published_rows(as_read, {"activation": "arelu", "lr": 0.1})["value"].tolist() == [2.0]
