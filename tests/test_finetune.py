@@ -71,6 +71,10 @@ BAD_MODEL = [
     (f"{MODEL} --image-size 5", "cannot take images of 3x5x5"),
     (f"--model {TINY_NETWORK} --data tests.tiny_images:discs", "discs has one class"),
     ("--model tests.tiny_networks:two_heads --data digits", "name it with --head; candidates: left, right"),
+    (
+        "--model tests.tiny_networks:two_heads --data digits --head left",
+        "--head left: the network's answers do not come from this layer",
+    ),
     (f"{MODEL} --mean 0.5", "--mean has 1 numbers and --std 0; give as many of each"),
     (f"{MODEL} --std 0 --mean 0", "deviations must be above 0"),
     (f"{MODEL} --source digits", "unknown flag '--source'"),

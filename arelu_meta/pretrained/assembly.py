@@ -92,7 +92,7 @@ def _check_head(network: nn.Module, inputs: Inputs, head: str, *, classes: int) 
         width = 0
     if width != classes:
         raise InputError(
-            f"--head {head}: the network's answers do not come from this layer; leave --head out to see more"
+            f"--head {head}: the network's answers do not come from this layer; leave --head out to see which can be"
         )
 
 
