@@ -94,3 +94,9 @@ def test_figures_are_kept_in_mlflow(capsys: pytest.CaptureFixture[str]):
     assert kept.data.metrics["title/ours/seconds"] == 0.001
     assert kept.data.tags["torch"] == torch.__version__
     assert json.loads(mlflow.artifacts.load_text(f"{kept.info.artifact_uri}/bench.json"))[0]["title"] == "title"
+
+
+def test_json_has_no_place_for_a_profile(quick: list[str | None], capsys: pytest.CaptureFixture[str]):
+    assert bench.main(["sampler", "--json", "--profile"]) == 2
+    assert capsys.readouterr().err == "error: --json has no place for a profile; leave one of the two out\n"
+    assert quick == []

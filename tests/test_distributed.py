@@ -115,8 +115,12 @@ WORKER = """
 import torch
 from torch.nn import Parameter
 from arelu_meta import distributed, learners
+from arelu_meta.data.batches import Batches
+from arelu_meta.data.imageset import ImageSet
 from arelu_meta.engine.meta import make_optimizer, meta_train
+from arelu_meta.engine.supervised import SupervisedTrainer
 from arelu_meta.errors import RunError
+from arelu_meta.spec_supervised import OptimizationSection
 from tests.learners.small_problems import episodes, own_net
 
 with distributed.process_group(torch.device("cpu")):
@@ -132,6 +136,23 @@ with distributed.process_group(torch.device("cpu")):
     rows = torch.arange(10.0).view(5, 2)
     assert torch.equal(distributed.gather_rows(rows[rank::world], 5), rows)
     assert distributed.is_first() == (rank == 0)
+    assert distributed.of_first(0.25 + rank) == 0.25
+    norm = torch.nn.BatchNorm1d(2)
+    norm(torch.full((4, 2), 10.0 * rank))  # a momentum of 0.1: running means of 0 and of 1
+    distributed.share_buffers(norm)
+    assert norm.running_mean.tolist() == [0.0, 0.0]
+
+    # An overflow of one process is seen by all: no step is taken, and the weights stay.
+    layer = torch.nn.Linear(1, 1, bias=False)
+    start = layer.weight.item()
+    settings = OptimizationSection(precision="fp16", batch_size=2, epochs=1, lr=0.1)
+    images = ImageSet("two", torch.zeros(2, 1, 1, 1, dtype=torch.uint8), torch.tensor([0, 1]), ("a", "b"))
+    overflow = lambda output, labels: output.sum() * (float("inf") if rank == 1 else 1.0)
+    batches = Batches(images, 2, torch.Generator().manual_seed(0))
+    trainer = SupervisedTrainer(torch.nn.Sequential(torch.nn.Flatten(), layer), batches, settings, overflow)
+    trainer.scaler = torch.amp.GradScaler("cpu")
+    trainer._step(torch.arange(2), 1.0, last=True)
+    assert layer.weight.item() == start
 
     # Two processes and one: the same losses and weights. Of one task the second process has none, of three one.
     for tasks in (1, 3):

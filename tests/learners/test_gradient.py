@@ -9,6 +9,7 @@ from torch import nn
 
 from arelu_meta import learners
 from arelu_meta.data.episodes import Episode
+from arelu_meta.errors import InputError
 from arelu_meta.learners.gradient import GradientLearner
 from arelu_meta.learners.head import head_parameters
 from tests.learners.small_problems import central_differences, conv4, distance, episodes, gradients, mnist_conv, own_net
@@ -133,3 +134,9 @@ def test_a_frozen_parameter_neither_adapts_nor_gets_a_gradient(frozen, engine):
     moving = {name for name, _ in network.named_parameters()} - {frozen}
     logits = torch.stack([adapted_copy(network, episode, STEPS, moving)(episode.query_x) for episode in batch])
     assert torch.allclose(made.query_logits(batch), logits, rtol=1e-10)
+
+
+def test_no_steps_are_not_taken_for_the_usual_ones():
+    batch = episodes(1)
+    with pytest.raises(InputError, match="steps = 0; adapting takes at least 1"):
+        learner("maml", own_net("arelu")).adapt(batch.support_x[0], batch.support_y[0], steps=0)

@@ -69,3 +69,13 @@ def test_wrong_input_is_one_line(tmp_path):
     with pytest.raises(InputError, match=r"has no spec.json and checkpoint.pt of run"):
         look_into([str(tmp_path / "empty")], layer="block1", out=tmp_path)
     assert main(["x", "--layer", "a", "--images", "0"]) == 2
+
+
+@pytest.mark.usefixtures("store")
+def test_a_later_run_of_the_same_settings_is_not_taken_for_the_one_named(tmp_path):
+    first, second = trained(), trained()
+    with pytest.raises(
+        InputError, match=f"holds a later run of the same settings, {second.run_id}, not {first.run_id}"
+    ):
+        look_into([first.run_id], layer="block1", out=tmp_path / "out")
+    assert not (tmp_path / "out").exists()
