@@ -12,7 +12,7 @@ from torch.func import functional_call
 
 from arelu_meta.data.episodes import Episode
 from arelu_meta.errors import InputError
-from arelu_meta.learners.engines.task_convolutions import TaskConvolutions
+from arelu_meta.learners.engines.task_operations import TaskOperations
 from arelu_meta.learners.inner_loop import InnerRule, Parameters, adapt
 from arelu_meta.learners.query import query_logits
 
@@ -68,13 +68,13 @@ class FuncEngine:
 
 
 def _over_tasks(task: Callable[..., Result], parameters: Parameters, support_x: Tensor, *others: Tensor) -> Result:
-    """Run all tasks at once; a CPU has convolutions of its own for that."""
+    """Run all tasks at once; a CPU has operations of its own for that."""
     on_cpu = support_x.device.type == "cpu"
-    with TaskConvolutions() if on_cpu else contextlib.nullcontext() as convolutions:
+    with TaskOperations() if on_cpu else contextlib.nullcontext() as operations:
 
         def kept(parameters: Parameters, support_x: Tensor, *others: Tensor) -> Result:
-            if convolutions is not None:
-                convolutions.keep(support_x)
+            if operations is not None:
+                operations.keep(support_x)
             return task(parameters, support_x, *others)
 
         # Random slopes (RReLU) must differ between tasks, as they would in a loop.

@@ -1,9 +1,8 @@
-"""Convolutions with weights of their own per task: small ones as batched matrix products over patches, large ones
-task by task.
+"""Convolutions with weights of their own per task: small ones as batched matrix products, large ones task by task.
 
 Under `vmap` torch makes a grouped convolution of them, which on a CPU runs at a quarter of the speed of a matrix
-product, and whose second derivative loops over the groups. Patches are laid out channels last, so that copying them
-moves whole kernel rows at a time; where a task's patches outgrow a core's cache, torch's kernel for one task wins.
+product, and whose second derivative loops over the groups. Windows are laid out channels last, so that copying them
+moves whole kernel rows at a time; where those of a task outgrow a core's cache, torch's kernel for one task wins.
 """
 
 import math
@@ -13,58 +12,71 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.autograd import Function
-from torch.overrides import TorchFunctionMode
 
-from arelu_meta.learners.engines.convolution_maps import Convolve, Pair, Window
+from arelu_meta.learners.engines.convolution_maps import Convolve
+from arelu_meta.learners.engines.native_convolution import NativeConvolution
+from arelu_meta.learners.engines.pair import as_pair
+from arelu_meta.learners.engines.patches import Patches
+from arelu_meta.learners.engines.strip_convolution import StripConvolution
 
-PATCHES_AT_MOST = 2**18  # numbers per task: one megabyte of float32
+WINDOWS_AT_MOST = 2**18  # numbers per task: one megabyte of float32
+STRIPS_FROM = 2**14  # numbers of a task's patches: below, one product beats one for each row of the kernel
+STRIPS_THICK = 32  # numbers in one row of the kernel: below, the products are too thin
 
 
-class TaskConvolutions(TorchFunctionMode):
-    """While active, `F.conv2d` on a batch of images is done so; padding by name passes untouched.
+class TaskConvolutions:
+    """`F.conv2d` on a batch of images; padding by name is left to torch.
 
-    The patches of images named by `keep` are made once and used in every pass: the support set is looked at in each
+    The windows of images named by `keep` are made once and used in every pass: the support set is looked at in each
     inner step.
     """
 
     def __init__(self) -> None:
-        super().__init__()
-        self._kept: list[tuple[Tensor, dict[tuple[int, ...], Tensor]]] = []
+        self._kept: list[tuple[Tensor, dict[tuple[Any, ...], Tensor]]] = []
 
     def keep(self, images: Tensor) -> None:
-        """Reuse the patches of these images, which no gradient is asked for."""
+        """Reuse the windows of these images, which no gradient is asked for."""
         self._kept.append((images, {}))
 
-    def __torch_function__(
-        self, func: Callable[..., Any], types: Sequence[type], args: tuple[Any, ...] = (), kwargs: Any = None
-    ) -> Any:
-        """Take over the convolutions that can be."""
-        kwargs = kwargs or {}
-        if func is torch.conv2d:
-            call = _Call(*args, **kwargs)
-            if call.on_a_batch():
-                small = call.patch_numbers() <= PATCHES_AT_MOST or self._is_kept(call.input)
-                return self._matrix_product(call) if small and call.plain() else _convolved(call)
-        return func(*args, **kwargs)
+    def convolve(self, *args: Any, **kwargs: Any) -> Tensor | None:
+        """Convolve as torch does, or decline."""
+        call = _Call(*args, **kwargs)
+        if not call.on_a_batch():
+            return None
+        return self._convolved(call)
 
-    def _is_kept(self, images: Tensor) -> bool:
-        return any(kept is images for kept, _ in self._kept)
+    def _convolved(self, call: "_Call") -> Tensor:
+        kept = any(images is call.input for images, _ in self._kept)
+        if call.plain() and call.as_strips() and (kept or call.window_numbers(1) <= WINDOWS_AT_MOST):
+            return call.plus_bias(self._from_strips(call))
+        if call.plain() and kept and call.bias is not None:
+            return self._from_patches_with_bias(call, call.bias)
+        if call.plain() and (kept or call.window_numbers(call.rows) <= WINDOWS_AT_MOST):
+            return call.plus_bias(self._from_patches(call))
+        return call.plus_bias(Convolve.apply(call.input, call.weight, call.native()))
 
-    def _matrix_product(self, call: "_Call") -> Tensor:
-        kernel, width = tuple(call.weight.shape[-2:]), call.weight.shape[0]
-        patches = self._patches(call.input, kernel, call.window().padding)
-        product = patches.flatten(-3) @ call.weight.permute(2, 3, 1, 0).reshape(-1, width)
-        return (product if call.bias is None else product + call.bias).permute(0, 3, 1, 2)
+    def _from_patches(self, call: "_Call") -> Tensor:
+        patches = self._kept_or_made(call, call.patches)
+        return (patches @ call.weight_channels_last().flatten(0, 2)).permute(0, 3, 1, 2)
 
-    def _patches(self, images: Tensor, kernel: tuple[int, ...], padding: tuple[int, int]) -> Tensor:
-        made = next((made for kept, made in self._kept if kept is images), {})
-        key = (*kernel, *padding)
+    def _from_patches_with_bias(self, call: "_Call", bias: Tensor) -> Tensor:
+        """Multiply the bias by ones that stand beside the patches, which saves passes over the largest maps."""
+        patches = self._kept_or_made(call, call.patches_and_ones)
+        weight = torch.cat([call.weight_channels_last().flatten(0, 2), bias[None]])
+        return (patches @ weight).permute(0, 3, 1, 2)
+
+    def _from_strips(self, call: "_Call") -> Tensor:
+        strips = self._kept_or_made(call, call.strips)
+        _, images, wide, _ = strips.shape
+        kernel = call.weight_channels_last().flatten(1, 2)
+        out = Convolve.apply(strips.flatten(1, 2), kernel, StripConvolution()).unflatten(1, (images, wide))
+        return out.transpose(0, 1).contiguous().permute(0, 3, 1, 2)
+
+    def _kept_or_made(self, call: "_Call", make: Callable[[], Tensor]) -> Tensor:
+        made = next((made for images, made in self._kept if images is call.input), {})
+        key = (make.__name__, call.rows, call.columns, *call.native().padding)
         if key not in made:
-            high, wide = padding
-            last = images.permute(0, 2, 3, 1)
-            padded = F.pad(last, (0, 0, wide, wide, high, high)) if high or wide else last
-            made[key] = padded.unsqueeze(-2).unsqueeze(-2) if kernel == (1, 1) else Patches.apply(padded, *kernel)
+            made[key] = make()
         return made[key]
 
 
@@ -77,12 +89,13 @@ class _Call:
         weight: Tensor,
         bias: Tensor | None = None,
         stride: int | Sequence[int] = 1,
-        padding: int | str | Sequence[int] = 0,
+        padding: Any = 0,  # numbers, or a name
         dilation: int | Sequence[int] = 1,
         groups: int = 1,
     ) -> None:
         self.input, self.weight, self.bias = input, weight, bias
         self.stride, self.padding, self.dilation, self.groups = stride, padding, dilation, groups
+        self.channels, self.rows, self.columns = weight.shape[-3:]
 
     def on_a_batch(self) -> bool:
         """Tell whether images come as a batch, with padding in numbers."""
@@ -90,78 +103,46 @@ class _Call:
 
     def plain(self) -> bool:
         """Tell whether the kernel sees every place and every channel."""
-        window = self.window()
-        return window.stride == window.dilation == (1, 1) and window.groups == 1
+        native = self.native()
+        return native.stride == native.dilation == (1, 1) and native.groups == 1
 
-    def window(self) -> Window:
-        """How the kernel moves."""
-        return Window(_pair(self.stride), _pair(self.padding), _pair(self.dilation), self.groups)
+    def as_strips(self) -> bool:
+        """Tell whether one product for each row of the kernel is likely to beat one for all of it."""
+        thick = self.columns * self.channels >= STRIPS_THICK
+        return self.rows > 1 and thick and self.window_numbers(self.rows) >= STRIPS_FROM
 
-    def patch_numbers(self) -> int:
-        """Numbers that the patches would have."""
-        return len(self.input) * math.prod(self.input.shape[-2:]) * math.prod(self.weight.shape[1:])
+    def window_numbers(self, rows: int) -> int:
+        """Numbers that all windows of so many rows have."""
+        return len(self.input) * math.prod(self.input.shape[-2:]) * rows * self.columns * self.channels
 
+    def native(self) -> NativeConvolution:
+        """The same by torch's own kernels."""
+        return NativeConvolution(as_pair(self.stride), as_pair(self.padding), as_pair(self.dilation), self.groups)
 
-def _pair(value: Any) -> Pair:
-    pair = [value] * 2 if isinstance(value, int) else [int(side) for side in value]
-    return pair[0], pair[-1]
+    def plus_bias(self, out: Tensor) -> Tensor:
+        """Add the bias, if there is one."""
+        return out if self.bias is None else out + self.bias[:, None, None]
 
+    def patches(self) -> Tensor:
+        """Cut the images into (N, H', W', rows * columns * C)."""
+        padded = self._padded_channels_last()
+        if self.rows == self.columns == 1:
+            return padded
+        return Patches.apply(padded, self.rows, self.columns).flatten(-3)
 
-def _convolved(call: _Call) -> Tensor:
-    out = Convolve.apply(call.input, call.weight, call.window())
-    return out if call.bias is None else out + call.bias[:, None, None]
+    def patches_and_ones(self) -> Tensor:
+        """Cut the images into (N, H', W', rows * columns * C + 1)."""
+        return F.pad(self.patches(), (0, 1), value=1.0)
 
+    def strips(self) -> Tensor:
+        """Cut the rows of the images into (H, N, W', columns * C)."""
+        return Patches.apply(self._padded_channels_last().transpose(0, 1), 1, self.columns).flatten(-3)
 
-class Patches(Function):
-    """All windows of images: (..., H, W, C) -> (..., H', W', kernel rows, kernel columns, C), H' = H - rows + 1."""
+    def weight_channels_last(self) -> Tensor:
+        """Put the weights as (rows, columns, C, outputs)."""
+        return self.weight.permute(2, 3, 1, 0)
 
-    @staticmethod
-    def forward(images: Tensor, rows: int, columns: int) -> Tensor:
-        """Copy the windows out."""
-        return images.unfold(-3, rows, 1).unfold(-3, columns, 1).movedim(-3, -1).contiguous()
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], _output: Tensor) -> None:
-        """The map is linear: nothing but the size of the window is needed."""
-        ctx.kernel = inputs[1:]
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
-        """Add every window back to where it came from."""
-        return Overlap.apply(gradient, *ctx.kernel), None, None
-
-    @staticmethod
-    def vmap(_info: Any, in_dims: tuple[Any, ...], images: Tensor, rows: int, columns: int) -> tuple[Tensor, int]:
-        """Leading dimensions pass through, the one over tasks among them."""
-        return Patches.apply(images.movedim(in_dims[0], 0), rows, columns), 0
-
-
-class Overlap(Function):
-    """The transpose of `Patches`: windows are added up where they overlap."""
-
-    @staticmethod
-    def forward(windows: Tensor, rows: int, columns: int) -> Tensor:
-        """Add one kernel row of one output column at a time, so that what is added lies together in memory."""
-        high, wide, channels = windows.shape[-5], windows.shape[-4], windows.shape[-1]
-        windows = windows.contiguous()
-        images = windows.new_zeros(*windows.shape[:-5], high + rows - 1, wide + columns - 1, channels)
-        for row in range(rows):
-            strip = images.narrow(-3, row, high)
-            for column in range(wide):
-                strip.narrow(-2, column, columns).add_(windows[..., column, row, :, :])
-        return images
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], _output: Tensor) -> None:
-        """The map is linear: nothing but the size of the window is needed."""
-        ctx.kernel = inputs[1:]
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
-        """Take the windows of the gradient."""
-        return Patches.apply(gradient, *ctx.kernel), None, None
-
-    @staticmethod
-    def vmap(_info: Any, in_dims: tuple[Any, ...], windows: Tensor, rows: int, columns: int) -> tuple[Tensor, int]:
-        """Leading dimensions pass through, the one over tasks among them."""
-        return Overlap.apply(windows.movedim(in_dims[0], 0), rows, columns), 0
+    def _padded_channels_last(self) -> Tensor:
+        high, wide = self.native().padding
+        last = self.input.permute(0, 2, 3, 1)
+        return F.pad(last, (0, 0, wide, wide, high, high)) if high or wide else last

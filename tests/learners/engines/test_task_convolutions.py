@@ -5,7 +5,8 @@ import torch
 import torch.nn.functional as F
 
 from arelu_meta.learners.engines import task_convolutions
-from arelu_meta.learners.engines.task_convolutions import Overlap, Patches, TaskConvolutions
+from arelu_meta.learners.engines.patches import Overlap, Patches
+from arelu_meta.learners.engines.task_operations import TaskOperations
 
 TASKS, IMAGES = 3, 4
 CALLS = [
@@ -19,6 +20,11 @@ CALLS = [
     {"stride": (2, 1), "padding": (0, 1), "dilation": (1, 2)},
     {"padding": "same"},
 ]
+WAYS = {
+    "native": {"WINDOWS_AT_MOST": 0},
+    "patches": {"STRIPS_FROM": 10**9},
+    "strips": {"STRIPS_FROM": 0, "STRIPS_THICK": 0},
+}
 
 
 def drawn(*shape):
@@ -29,9 +35,10 @@ def drawn(*shape):
 @pytest.mark.parametrize("kernel", [(1, 1), (3, 3), (5, 2)])
 @pytest.mark.parametrize("options", CALLS, ids=str)
 @pytest.mark.parametrize("biased", [True, False])
-@pytest.mark.parametrize("patches_at_most", [0, task_convolutions.PATCHES_AT_MOST], ids=["large", "small"])
-def test_equals_torch_task_by_task(kernel, options, biased, patches_at_most, monkeypatch):
-    monkeypatch.setattr(task_convolutions, "PATCHES_AT_MOST", patches_at_most)
+@pytest.mark.parametrize("way", WAYS)
+def test_equals_torch_task_by_task(kernel, options, biased, way, monkeypatch):
+    for bound, value in WAYS[way].items():
+        monkeypatch.setattr(task_convolutions, bound, value)
     torch.manual_seed(0)
     channels = 2 // options.get("groups", 1)
     x, weight, bias = drawn(TASKS, IMAGES, 2, 10, 9), drawn(TASKS, 4, channels, *kernel), drawn(TASKS, 4)
@@ -40,7 +47,7 @@ def test_equals_torch_task_by_task(kernel, options, biased, patches_at_most, mon
     def convolve(image, kernels, *bias):
         return F.conv2d(image, kernels, *bias, **options)
 
-    with TaskConvolutions():
+    with TaskOperations():
         ours = torch.vmap(convolve)(x, weight, *others)
     theirs = torch.stack([convolve(*task) for task in zip(x, weight, *others, strict=True)])
     torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-12)
@@ -57,16 +64,17 @@ def test_equals_torch_task_by_task(kernel, options, biased, patches_at_most, mon
             torch.testing.assert_close(second, wanted, rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.parametrize("patches_at_most", [0, task_convolutions.PATCHES_AT_MOST], ids=["large", "small"])
-def test_shared_weights_and_shared_images(patches_at_most, monkeypatch):
+@pytest.mark.parametrize("way", WAYS)
+def test_shared_weights_and_shared_images(way, monkeypatch):
     """One of the two without a dimension over tasks: the sum over tasks of each task's gradients."""
-    monkeypatch.setattr(task_convolutions, "PATCHES_AT_MOST", patches_at_most)
+    for bound, value in WAYS[way].items():
+        monkeypatch.setattr(task_convolutions, bound, value)
     torch.manual_seed(0)
     for x, weight, in_dims in (
         (drawn(TASKS, IMAGES, 2, 6, 6), drawn(3, 2, 3, 3), (0, None)),
         (drawn(IMAGES, 2, 6, 6), drawn(TASKS, 3, 2, 3, 3), (None, 0)),
     ):
-        with TaskConvolutions():
+        with TaskOperations():
             ours = torch.vmap(F.conv2d, in_dims=in_dims)(x, weight)
         theirs = torch.stack(
             [F.conv2d(x if x.dim() == 4 else x[t], weight if weight.dim() == 4 else weight[t]) for t in range(TASKS)]
@@ -79,7 +87,7 @@ def test_shared_weights_and_shared_images(patches_at_most, monkeypatch):
 
 def test_single_images_and_other_functions_pass_untouched():
     x = torch.randn(2, 4, 6, 6)
-    with TaskConvolutions():
+    with TaskOperations():
         assert F.conv2d(x[0], torch.randn(5, 4, 3, 3)).shape == (5, 4, 4)
         assert torch.equal(F.relu(x), x.clamp(min=0))
 
@@ -102,7 +110,7 @@ def test_kept_images_are_cut_once_per_kernel(monkeypatch):
     original = Patches.forward
     monkeypatch.setattr(Patches, "forward", staticmethod(lambda *args: calls.append(args[1:]) or original(*args)))
     x, other = torch.randn(2, 1, 6, 6), torch.randn(2, 1, 6, 6)
-    with TaskConvolutions() as convolutions:
+    with TaskOperations() as convolutions:
         convolutions.keep(x)
         for _ in range(3):
             F.conv2d(x, torch.randn(4, 1, 3, 3))
