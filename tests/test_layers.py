@@ -24,6 +24,7 @@ LAYERS = (
         "seeding",
         "statistics",
         "tables",
+        "tasks_first",
         "uninterrupted",
         "validation",
     },

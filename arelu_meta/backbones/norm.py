@@ -8,13 +8,13 @@ differentiates as often as asked, and exact.
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor, nn
-from torch.autograd import Function
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from arelu_meta.backbones.standardise import standardise
 from arelu_meta.errors import InputError, unknown
 
 Norm = Literal["batch", "batch_support", "running", "group", "none"]
@@ -41,61 +41,23 @@ class BatchStatisticsNorm(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Normalise each channel over the batch and the plane."""
         rows = _STATISTICS_ROWS.get() if self.support_only else None
-        axes = _all_but_channels(x)
-        centred = x - x[:rows].mean(axes, keepdim=True)
-        shape = [1, -1, *(1 for _ in axes[1:])]
         ones = x.new_ones(self.channels)
-        weight = (ones if self.weight is None else self.weight).view(shape)
-        bias = (torch.zeros_like(ones) if self.bias is None else self.bias).view(shape)
-        if rows is None:
-            return Standardise.apply(centred, weight, bias, self.eps)[0]
-        variance = centred[:rows].square().mean(axes, keepdim=True)
-        return torch.addcmul(bias, centred, weight * torch.rsqrt(variance + self.eps))
+        weight = ones if self.weight is None else self.weight
+        bias = torch.zeros_like(ones) if self.bias is None else self.bias
+        return standardise(x, weight, bias, self.eps) if rows is None else _by_rows(x, weight, bias, self.eps, rows)
 
     def extra_repr(self) -> str:
         """Show size and source of the statistics in the printed network."""
         return f"{self.channels}, support_only={self.support_only}"
 
 
-class Standardise(Function):
-    """Bring centred channels to a given spread: weight * x / sqrt(mean of x^2 + eps) + bias, and that 1 / sqrt.
-
-    The gradient is linear in x and in what comes in, two passes where that of the formula would take five.
-    """
-
-    generate_vmap_rule = True
-
-    @staticmethod
-    def forward(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> tuple[Tensor, Tensor]:
-        """Give the result, and the inverse spread of each channel (1, C, 1, ...)."""
-        axes = _all_but_channels(x)
-        variance = torch.linalg.vector_norm(x, dim=axes, keepdim=True).square() / _per_channel(x)
-        inverse = torch.rsqrt(variance + eps)
-        return torch.addcmul(bias, x, weight * inverse), inverse
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-        """The inverse spread is an output, so that its dependence on x is known when gradients are differentiated."""
-        x, weight, _, _ = inputs
-        ctx.save_for_backward(x, weight, output[1])
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor, of_inverse: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
-        """With r = 1 / sqrt(v + eps) and n numbers in a channel, dr/dx = -r^3 x / n."""
-        x, weight, inverse = ctx.saved_tensors
-        axes = _all_but_channels(x)
-        along_x = (gradient * x).sum(axes, keepdim=True)
-        pull = -(inverse**3 / _per_channel(x)) * (weight * along_x + of_inverse)
-        to_x = torch.addcmul(gradient * (weight * inverse), x, pull)
-        return to_x, inverse * along_x, gradient.sum(axes, keepdim=True), None
-
-
-def _all_but_channels(x: Tensor) -> list[int]:
-    return [axis for axis in range(x.dim()) if axis != 1]
-
-
-def _per_channel(x: Tensor) -> int:
-    return x.numel() // x.shape[1]
+def _by_rows(x: Tensor, weight: Tensor, bias: Tensor, eps: float, rows: int) -> Tensor:
+    """Normalise all images with the statistics of the first ones."""
+    axes = [axis for axis in range(x.dim()) if axis != 1]
+    shape = [1, -1, *(1 for _ in axes[1:])]
+    centred = x - x[:rows].mean(axes, keepdim=True)
+    variance = centred[:rows].square().mean(axes, keepdim=True)
+    return torch.addcmul(bias.view(shape), centred, weight.view(shape) * torch.rsqrt(variance + eps))
 
 
 @contextmanager

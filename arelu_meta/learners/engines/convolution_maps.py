@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from torch import Size, Tensor
 from torch.autograd import Function
 
-from arelu_meta.learners.engines.tasks_first import tasks_first
+from arelu_meta.tasks_first import tasks_first
 
 
 class Kernel(Protocol):

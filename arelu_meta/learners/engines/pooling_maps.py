@@ -13,7 +13,7 @@ from torch import Size, Tensor
 from torch.autograd import Function
 
 from arelu_meta.learners.engines.pair import Pair, as_pair
-from arelu_meta.learners.engines.tasks_first import tasks_first
+from arelu_meta.tasks_first import tasks_first
 
 
 @dataclass(frozen=True)

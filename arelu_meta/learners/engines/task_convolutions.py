@@ -49,9 +49,9 @@ class TaskConvolutions:
         kept = any(images is call.input for images, _ in self._kept)
         if call.plain() and call.as_strips() and (kept or call.window_numbers(1) <= WINDOWS_AT_MOST):
             return call.plus_bias(self._from_strips(call))
-        if call.plain() and kept and call.bias is not None:
-            return self._from_patches_with_bias(call, call.bias)
         if call.plain() and (kept or call.window_numbers(call.rows) <= WINDOWS_AT_MOST):
+            if call.bias is not None and (kept or call.widens()):
+                return self._from_patches_with_bias(call, call.bias)
             return call.plus_bias(self._from_patches(call))
         return call.plus_bias(Convolve.apply(call.input, call.weight, call.native()))
 
@@ -60,7 +60,7 @@ class TaskConvolutions:
         return (patches @ call.weight_channels_last().flatten(0, 2)).permute(0, 3, 1, 2)
 
     def _from_patches_with_bias(self, call: "_Call", bias: Tensor) -> Tensor:
-        """Multiply the bias by ones that stand beside the patches, which saves passes over the largest maps."""
+        """Multiply the bias by ones that stand beside the patches, which saves passes over the outputs."""
         patches = self._kept_or_made(call, call.patches_and_ones)
         weight = torch.cat([call.weight_channels_last().flatten(0, 2), bias[None]])
         return (patches @ weight).permute(0, 3, 1, 2)
@@ -114,6 +114,10 @@ class _Call:
     def window_numbers(self, rows: int) -> int:
         """Numbers that all windows of so many rows have."""
         return len(self.input) * math.prod(self.input.shape[-2:]) * rows * self.columns * self.channels
+
+    def widens(self) -> bool:
+        """Tell whether an output has more numbers than the patch it comes from."""
+        return self.rows * self.columns * self.channels < self.weight.shape[0]
 
     def native(self) -> NativeConvolution:
         """The same by torch's own kernels."""
