@@ -7,7 +7,7 @@ python -m arelu_meta.bench all --json
 import argparse
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from arelu_meta import benchmarks, command_line
@@ -15,6 +15,7 @@ from arelu_meta.errors import InputError
 
 if TYPE_CHECKING:
     from arelu_meta.benchmarks.report import BenchReport
+    from arelu_meta.registry import Entry
 
 
 def command(argv: Sequence[str] | None = None) -> None:
@@ -45,21 +46,31 @@ def command(argv: Sequence[str] | None = None) -> None:
 
     if warning := busy():
         sys.stderr.write(f"warning: {warning}\n")
-    reports: list[BenchReport] = []
     if not options.json:
         sys.stdout.write(", ".join(f"{name} {value}" for name, value in machine().items()) + "\n")
-    for entry in chosen:
+    reports: list[BenchReport] = []
+    try:
         with profiling(options.profile) as profiles:
-            found = entry.load()(root=options.data_root)
-        made = found if isinstance(found, list) else [found]
-        if not options.json:
-            sys.stdout.write("".join(f"\n{text}\n" for text in [*(report.text() for report in made), *profiles]))
-            sys.stdout.flush()
-        reports += made
-    if options.json:
-        sys.stdout.write(json.dumps([report.plain() for report in reports], indent=2) + "\n")
-    if options.track:
-        sys.stderr.write(f"MLflow run {record(reports, machine())}\n")
+            for report in _measured(chosen, options.data_root):
+                reports.append(report)
+                if not options.json:
+                    sys.stdout.write("".join(f"\n{text}\n" for text in [report.text(), *profiles]))
+                    sys.stdout.flush()
+                profiles.clear()
+    finally:  # minutes of measuring are not lost to what comes after them
+        if options.json:
+            sys.stdout.write(json.dumps([report.plain() for report in reports], indent=2) + "\n")
+        if options.track and reports:
+            sys.stderr.write(f"MLflow run {record(reports, machine())}\n")
+
+
+def _measured(chosen: Sequence["Entry"], root: str | None) -> Iterator["BenchReport"]:
+    """Run one benchmark after the other and give each of its tables at once."""
+    from arelu_meta.benchmarks.report import BenchReport
+
+    for entry in chosen:
+        found = entry.load()(root=root)
+        yield from [found] if isinstance(found, BenchReport) else found
 
 
 def main(argv: Sequence[str] | None = None) -> int:

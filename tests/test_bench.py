@@ -1,6 +1,7 @@
 """The command `python -m arelu_meta.bench`."""
 
 import json
+from collections.abc import Iterator
 
 import mlflow
 import pytest
@@ -9,6 +10,7 @@ import torch
 from arelu_meta import bench, benchmarks
 from arelu_meta.benchmarks import timing
 from arelu_meta.benchmarks.report import BenchReport, Row, rows_of
+from arelu_meta.errors import RunError
 from arelu_meta.registry import Entry
 
 
@@ -100,3 +102,21 @@ def test_json_has_no_place_for_a_profile(quick: list[str | None], capsys: pytest
     assert bench.main(["sampler", "--json", "--profile"]) == 2
     assert capsys.readouterr().err == "error: --json has no place for a profile; leave one of the two out\n"
     assert quick == []
+
+
+def test_what_was_measured_before_a_fault_is_shown_and_kept(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    def work(root: str | None = None) -> Iterator[BenchReport]:
+        del root
+        yield BenchReport("first", [Row("ours", 0.001, 1.0)])
+        raise RunError("the second cannot be measured")
+
+    monkeypatch.setattr(benchmarks, "entry", lambda name: Entry(name, work))
+    monkeypatch.setattr(timing, "busy", lambda: "")
+    assert bench.main(["sampler"]) == 1
+    captured = capsys.readouterr()
+    assert "first" in captured.out.splitlines()
+    kept, error = captured.err.splitlines()[-2:]
+    assert error == "error: the second cannot be measured"
+    assert mlflow.get_run(kept.split()[-1]).data.metrics["first/ours/ratio"] == 1.0

@@ -1,6 +1,6 @@
 """One outer step of MAML, and a whole iteration with its sampling: ours beside learn2learn and higher."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import torch
 import torch.nn.functional as F
@@ -20,11 +20,13 @@ WIDE = Setting(backbone="conv4", activation="relu", tasks=16, inner_lr=0.4, inne
 OUTER_LR = 0.005
 
 
-def bench_maml(root: str | None = None) -> list[BenchReport]:
+def bench_maml(root: str | None = None) -> Iterator[BenchReport]:
     """Compare the step of a narrow and of a wide network, then whole iterations."""
     keep_freed_memory()
     train = mnist_or_digits(root).train
-    return [_steps(NARROW, repeats=9), _steps(WIDE, repeats=5), _iterations(train)]
+    yield _steps(NARROW, repeats=9)
+    yield _steps(WIDE, repeats=5)
+    yield _iterations(train)
 
 
 def _steps(setting: Setting, repeats: int) -> BenchReport:
