@@ -221,7 +221,7 @@ class Execution(Section):
     chunk: Annotated[int, Field(ge=0)] = 0
     """episodes held in memory at once; 0: the whole batch"""
     resume: bool = False
-    """go on from the last checkpoint of this very run, if there is one"""
+    """go on from the last checkpoint of this very run, if there is one and the run has not finished"""
     experiment: str = "arelu_meta"
     """MLflow experiment that takes the run"""
     data_root: str = ""

@@ -273,7 +273,7 @@ def track(
         "git_commit": _git_commit(),
     }
     tracker: Tracker | None = None
-    run_id = resumed_run if resumed_run and _exists(client, resumed_run) else None
+    run_id = resumed_run if resumed_run and _status(client, resumed_run) else None
     status = RunStatus.FAILED
     try:
         with uninterrupted():
@@ -297,12 +297,17 @@ def track(
                     mlflow.end_run(RunStatus.to_string(status))
 
 
-def _exists(client: MlflowClient, run_id: str) -> bool:
+def has_finished(run_id: str) -> bool:
+    """Tell whether a run is in the store of this environment, and over."""
+    return _status(MlflowClient(store_uri()), run_id) == RunStatus.to_string(RunStatus.FINISHED)
+
+
+def _status(client: MlflowClient, run_id: str) -> str | None:
+    """How a run stands; None when it is not in the store."""
     try:
-        client.get_run(run_id)
+        return client.get_run(run_id).info.status
     except MlflowException:
-        return False
-    return True
+        return None
 
 
 def _open_store(uri: str, experiment: str) -> tuple[MlflowClient, str]:

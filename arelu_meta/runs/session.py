@@ -14,7 +14,7 @@ from arelu_meta.data.splits import Split
 from arelu_meta.device import resolve_device
 from arelu_meta.rundir import RunFolder
 from arelu_meta.spec import Execution, Spec
-from arelu_meta.tracking import NoTracker, Tracker, check_store, track
+from arelu_meta.tracking import NoTracker, Tracker, check_store, has_finished, track
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ def session(
         check_store(execution.experiment)  # first: where it cannot be used, no folder is to be left either
     folder = RunFolder(spec)
     folder.create()
-    checkpoint = folder.load() if execution.resume else None
+    checkpoint = _unfinished(folder.load()) if execution.resume else None
     if distributed.rank() > 0:
         yield Session(NoTracker(), checkpoint, progress.silent, folder)
         return
@@ -80,3 +80,11 @@ def session(
             tracker.dataset(images, context=context)
         tracker.split(split)
         yield Session(tracker, checkpoint, bar, folder)
+
+
+def _unfinished(checkpoint: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Leave a run alone that has finished: resumed, it would be tested and recorded a second time."""
+    if checkpoint is None:
+        return None
+    over = distributed.rank() == 0 and has_finished(checkpoint["run_id"])
+    return None if distributed.of_first(float(over)) else checkpoint

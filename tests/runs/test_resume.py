@@ -102,6 +102,14 @@ def test_resume_without_a_checkpoint_starts_and_without_the_flag_starts_anew(sto
     assert len(metric_history(store_uri, result.run_id)["train/loss"]) == 6
 
 
+def test_a_finished_run_is_left_alone(store_uri):
+    first, again = run(tiny_spec()), run(tiny_spec(), RESUME)
+    assert again.run_id != first.run_id
+    assert np.array_equal(again.episodes, first.episodes)
+    for key, values in metric_history(store_uri, first.run_id).items():
+        assert len(values) == len(metric_history(store_uri, again.run_id)[key]), key
+
+
 @pytest.mark.usefixtures("store")
 def test_a_run_whose_store_is_gone_is_resumed_in_the_new_one(monkeypatch, tmp_path):
     with pytest.raises(KeyboardInterrupt):
