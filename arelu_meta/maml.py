@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from arelu_meta.spec import FewShotSpec
 from arelu_meta.spec_command import run_command
+from arelu_meta.spec_execution import EpisodeExecution
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -18,6 +19,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         module="arelu_meta.maml",
         description="Meta-train and meta-test one few-shot task, tracked in MLflow.",
         default_task="digits",
+        execution_class=EpisodeExecution,
         argv=argv,
     )
 

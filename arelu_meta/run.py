@@ -15,7 +15,7 @@ from arelu_meta.runs.finetune import run_finetune
 from arelu_meta.runs.segment import run_segment
 from arelu_meta.runs.transfer import run_transfer
 from arelu_meta.spec import Execution, FewShotSpec, Spec
-from arelu_meta.spec_execution import TrainingExecution
+from arelu_meta.spec_execution import EpisodeExecution, TrainingExecution
 from arelu_meta.spec_finetune import FineTuneSpec
 from arelu_meta.spec_supervised import ClassifySpec, SegmentSpec, TransferSpec
 
@@ -47,7 +47,7 @@ def run(
     if isinstance(execution, TrainingExecution) and execution.seeds:
         raise InputError(f"seeds {execution.seeds} are several runs; use runs.seeds.run_seeds, or --seeds of a command")
     if isinstance(spec, FewShotSpec):
-        return run_few_shot(spec, execution, bar)
+        return run_few_shot(spec, EpisodeExecution.of(execution), bar)
     if isinstance(spec, ClassifySpec):
         return run_classify(spec, TrainingExecution.of(execution), bar)
     if isinstance(spec, TransferSpec):

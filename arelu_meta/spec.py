@@ -218,8 +218,6 @@ class Execution(Section):
     """auto (a GPU when there is one), cpu, cuda, cuda:1, mps, ..."""
     threads: Annotated[int, Field(ge=0)] = 0
     """CPU threads of torch; 0 leaves the choice to the toolkit"""
-    chunk: Annotated[int, Field(ge=0)] = 0
-    """episodes held in memory at once; 0: the whole batch"""
     resume: bool = False
     """go on from the last checkpoint of this very run, if there is one and the run has not finished"""
     experiment: str = "arelu_meta"

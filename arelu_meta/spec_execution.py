@@ -1,9 +1,9 @@
-"""How runs that train on batches are carried out, beyond what every run has. Nothing here imports torch."""
+"""How runs on episodes and runs on batches are carried out, beyond what every run has. Nothing here imports torch."""
 
 import re
 from typing import Annotated
 
-from pydantic import AfterValidator, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from arelu_meta.errors import InputError
 from arelu_meta.spec import Execution
@@ -30,6 +30,18 @@ def seed_numbers(text: str) -> list[int]:
 def _checked_seeds(text: str) -> str:
     seed_numbers(text)
     return text
+
+
+class EpisodeExecution(Execution):
+    """How a run on episodes is carried out; no part of its identity."""
+
+    chunk: Annotated[int, Field(ge=0)] = 0
+    """episodes held in memory at once; 0: the whole batch"""
+
+    @classmethod
+    def of(cls, execution: Execution) -> "EpisodeExecution":
+        """Give plain settings the defaults of these."""
+        return execution if isinstance(execution, cls) else cls(**execution.model_dump())
 
 
 class TrainingExecution(Execution):

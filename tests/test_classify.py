@@ -42,6 +42,7 @@ BAD = [
     ("--backbone unet", "unknown backbone 'unet'"),
     ("--optimizer lion", "--optimizer lion: must be 'sgd', 'adam' or 'adamw'"),
     ("--lr 0", "--lr 0: must be greater than 0"),
+    ("--chunk 4", "unknown flag '--chunk'; known: "),
     ("--epoch 3", "unknown flag '--epoch'; did you mean '--epochs'?"),
     ("--schedule step", "schedule 'step' needs milestones; give --milestones"),
     ("--milestones 1 a", "--milestones a: must be a valid integer"),

@@ -28,7 +28,8 @@ from arelu_meta.outcomes.few_shot import FewShotResult
 from arelu_meta.runs.session import Session, machine, session
 from arelu_meta.runs.split import EVALUATION_SEED, load_split
 from arelu_meta.seeding import generator, global_stream
-from arelu_meta.spec import Execution, FewShotSpec
+from arelu_meta.spec import FewShotSpec
+from arelu_meta.spec_execution import EpisodeExecution
 from arelu_meta.tracking import Tracker
 
 
@@ -43,7 +44,7 @@ class Training:
     curves: dict[str, list[tuple[int, float]]] = field(default_factory=lambda: {"train": []})
 
 
-def run_few_shot(spec: FewShotSpec, execution: Execution, bar: progress.Bar) -> FewShotResult:
+def run_few_shot(spec: FewShotSpec, execution: EpisodeExecution, bar: progress.Bar) -> FewShotResult:
     """Train and test; everything that wrong input can break is built before a run is opened in the store."""
     with machine(execution) as device:
         split = load_split(spec.data, root=execution.data_root or None).to(device)
