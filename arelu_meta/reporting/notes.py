@@ -1,12 +1,16 @@
 """What a reader of the numbers has to know: said in words, once, under the verdict."""
 
 import math
+import statistics
 
 from arelu_meta.reporting.analysis import Analysis
 from arelu_meta.reporting.arms import ALPHA, Comparison
-from arelu_meta.reporting.numbers import p_value
+from arelu_meta.reporting.numbers import Numbers, p_value
 from arelu_meta.reporting.permutation import smallest_p
 from arelu_meta.reporting.settings import label, tuned_axes
+
+SEEDS_OF_A_SPREAD, ARMS_OF_A_USUAL_SPREAD = 3, 3
+FAR_APART = 3.0  # times the median standard deviation of the arms
 
 
 def notes(analysis: Analysis) -> list[str]:
@@ -14,7 +18,7 @@ def notes(analysis: Analysis) -> list[str]:
     findings = analysis.findings
     where: dict[str, list[str]] = {}
     for comparison in analysis.judged:
-        for note in (*_permutation(comparison), *_seeds(comparison), *_edges(comparison)):
+        for note in (*_permutation(comparison), *_seeds(comparison), *_scattered(comparison), *_edges(comparison)):
             where.setdefault(note, []).append(label(comparison.setting))
     everywhere = len(analysis.judged)
     found = [
@@ -65,6 +69,22 @@ def _seeds(comparison: Comparison) -> list[str]:
     if constant:
         same = f"The difference to {comparison.baseline} is the same in every seed and has no spread to test with"
         found.append(f"{same}: {', '.join(constant)}")
+    return found
+
+
+def _scattered(comparison: Comparison) -> list[str]:
+    """Arms whose seeds lie much further apart than those of most arms: some of their trainings came to nothing."""
+    spreads = [arm.sd for arm in comparison.arms if arm.estimate.n >= SEEDS_OF_A_SPREAD]
+    usual = statistics.median(spreads) if len(spreads) >= ARMS_OF_A_USUAL_SPREAD else math.nan
+    found = []
+    for arm in comparison.arms:
+        if arm.estimate.n >= SEEDS_OF_A_SPREAD and arm.sd > FAR_APART * usual > 0:
+            numbers = Numbers.fitting(arm.values)
+            low, middle, high = (numbers.value(value) for value in arm.values.quantile([0.0, 0.5, 1.0]))
+            found.append(
+                f"The seeds of {arm.name} lie far apart, from {low} to {high} with a median of {middle}:"
+                " its mean stands for none of them"
+            )
     return found
 
 

@@ -57,6 +57,20 @@ def test_constant_differences():
     assert "is the same in every seed and has no spread to test with: arelu." in said(sweep(TWO, arm_sd=0.0))
 
 
+def test_seeds_that_lie_far_apart():
+    """Two of five trainings came to nothing: 30 and 40 beside 80, 81, 82; sd 25 where the other arms have 1.58."""
+    level = pd.Series([70.0, 71.0, 72.0, 73.0, 74.0])
+    relu = pd.DataFrame({"activation": "relu", "seed": range(5), "test/accuracy": level})
+    elu = relu.assign(activation="elu")
+    arelu = relu.assign(**{"activation": "arelu", "test/accuracy": [30.0, 81.0, 82.0, 80.0, 40.0]})
+    findings = sweep(TWO)
+    text = said(replace(findings, runs=pd.concat([relu, elu, arelu])))
+    wanted = "The seeds of arelu lie far apart, from 30.00 to 82.00 with a median of 80.00: its mean stands for none"
+    assert wanted in text
+    assert "far apart" not in said(replace(findings, runs=pd.concat([relu, arelu])))  # no telling which of two is usual
+    assert "far apart" not in said(sweep())
+
+
 def test_rates_at_the_edge_and_without_validation():
     edge = said(sweep(TWO, lrs=(0.001, 0.01, 0.1), best_lr={"relu": 0.1, "arelu": 0.01}))
     assert "Best at the edge of the grid, a wider one might do better: relu (lr = 0.1)." in edge
