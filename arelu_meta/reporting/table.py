@@ -72,7 +72,7 @@ def table(findings: Findings, comparison: Comparison, numbers: Numbers) -> Table
     if any(arm.difference is not None for arm in comparison.arms):
         columns += _differences(findings, comparison, numbers)
     columns += _by_episode(comparison, numbers)
-    return Table((*columns, *_published(comparison, numbers)))
+    return Table((*columns, *_published(findings, comparison, numbers)))
 
 
 def control_table(controls: Sequence[Control], subject: str, numbers: Numbers) -> Table:
@@ -165,8 +165,16 @@ def _by_episode(comparison: Comparison, numbers: Numbers) -> list[Column]:
     return [_estimates("by episode", meaning, pairs, numbers)]
 
 
-def _published(comparison: Comparison, numbers: Numbers) -> list[Column]:
-    sources: list[SourceKey] = published_sources(comparison.arms)
+def _published(findings: Findings, comparison: Comparison, numbers: Numbers) -> list[Column]:
+    """A column for each source, but for figures that stand beside the further measure they are of."""
+    elsewhere = {
+        published
+        for metric, published in findings.further.items()
+        if any(metric in arm.further for arm in comparison.arms)
+    }
+    sources: list[SourceKey] = [
+        source for source in published_sources(comparison.arms) if source[0] not in elsewhere - {findings.metric}
+    ]
     return [
         _plain(
             "published" if len(sources) == 1 else f"published {number}",

@@ -42,6 +42,14 @@ def test_roles_and_detectable_differences():
     assert marks["relu"] == "–"
 
 
+def test_figures_of_a_further_measure_stand_beside_it_alone():
+    findings = sweep(published=PUBLISHED, further={"best": "best batch"})
+    assert column(table(findings, analyse(findings).judged[0], Numbers(2, "%")), "published 2")["arelu"] == "95.00"
+    findings = replace(findings, runs=findings.runs.assign(best=90.0))
+    found = table(findings, analyse(findings).judged[0], Numbers(2, "%"))
+    assert column(found, "published")["arelu"] == "92.50"
+
+
 def test_a_column_per_source_never_mixes_protocols():
     found = laid_out(published=PUBLISHED)
     assert column(found, "published 1") | {"elu": "–"} == column(found, "published 1")
