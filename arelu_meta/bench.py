@@ -58,7 +58,7 @@ def command(argv: Sequence[str] | None = None) -> None:
                     sys.stdout.flush()
                 profiles.clear()
     finally:  # minutes of measuring are not lost to what comes after them
-        if options.json:
+        if options.json and reports:
             sys.stdout.write(json.dumps([report.plain() for report in reports], indent=2) + "\n")
         if options.track and reports:
             sys.stderr.write(f"MLflow run {record(reports, machine())}\n")

@@ -8,7 +8,7 @@ import hashlib
 import json
 from collections.abc import Callable
 from functools import partial
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
@@ -226,3 +226,10 @@ class Execution(Section):
     """folder of the published data sets"""
     tags: dict[str, str] = {}
     """more tags of the MLflow run, as key=value"""
+
+    @classmethod
+    def of(cls, execution: "Execution") -> Self:
+        """Take over what every run has, with the defaults of this kind for the rest."""
+        if isinstance(execution, cls):
+            return execution
+        return cls(**{name: getattr(execution, name) for name in Execution.model_fields})

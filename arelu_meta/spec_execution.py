@@ -38,11 +38,6 @@ class EpisodeExecution(Execution):
     chunk: Annotated[int, Field(ge=0)] = 0
     """episodes held in memory at once; 0: the whole batch"""
 
-    @classmethod
-    def of(cls, execution: Execution) -> "EpisodeExecution":
-        """Give plain settings the defaults of these."""
-        return execution if isinstance(execution, cls) else cls(**execution.model_dump())
-
 
 class TrainingExecution(Execution):
     """How a run that trains on batches is carried out; no part of its identity.
@@ -73,8 +68,3 @@ class TrainingExecution(Execution):
             if self.together and getattr(self, name):
                 raise InputError(f"--together does not go with --{name.replace('_', '-')}; drop one of them")
         return self
-
-    @classmethod
-    def of(cls, execution: Execution) -> "TrainingExecution":
-        """Give plain settings the defaults of these."""
-        return execution if isinstance(execution, cls) else cls(**execution.model_dump())

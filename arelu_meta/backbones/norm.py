@@ -1,8 +1,8 @@
-"""Normalisation in plain operations, and where its statistics come from.
+"""Normalisation, and where its statistics come from.
 
 torch's own batch norm is wrong in second order under `vmap` (torch 2.15): the meta-gradient of what stands before it is
-off by percents. `BatchStatisticsNorm` is arithmetic in few passes over the feature map, each of which autograd
-differentiates as often as asked, and exact.
+off by percents. `BatchStatisticsNorm` is arithmetic whose gradient is arithmetic again (`standardise.py`), exact in
+every order.
 """
 
 from collections.abc import Iterator
@@ -107,7 +107,7 @@ def make_norm(norm: Norm, channels: int) -> nn.Module:
 
 
 def with_batch_statistics(network: nn.Module) -> int:
-    """Replace every `torch.nn.BatchNorm*` inside a network, in place, by batch statistics in plain operations.
+    """Replace every `torch.nn.BatchNorm*` inside a network, in place, by batch statistics.
 
     Weights and biases are kept, running statistics dropped. Gives the number of layers replaced.
     """

@@ -73,7 +73,7 @@ def _seeds(comparison: Comparison) -> list[str]:
 
 
 def _scattered(comparison: Comparison) -> list[str]:
-    """Arms whose seeds lie much further apart than those of most arms: some of their trainings came to nothing."""
+    """Arms whose seeds lie much further apart than those of most arms, as where some trainings collapse."""
     spreads = [arm.sd for arm in comparison.arms if arm.estimate.n >= SEEDS_OF_A_SPREAD]
     usual = statistics.median(spreads) if len(spreads) >= ARMS_OF_A_USUAL_SPREAD else math.nan
     found = []
@@ -83,7 +83,7 @@ def _scattered(comparison: Comparison) -> list[str]:
             low, middle, high = (numbers.value(value) for value in arm.values.quantile([0.0, 0.5, 1.0]))
             found.append(
                 f"The seeds of {arm.name} lie far apart, from {low} to {high} with a median of {middle}:"
-                " its mean stands for none of them"
+                " look at them one by one before at their mean"
             )
     return found
 

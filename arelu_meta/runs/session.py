@@ -83,8 +83,6 @@ def session(
 
 
 def _unfinished(checkpoint: dict[str, Any] | None) -> dict[str, Any] | None:
-    """Leave a run alone that has finished: resumed, it would be tested and recorded a second time."""
-    if checkpoint is None:
-        return None
-    over = distributed.rank() == 0 and has_finished(checkpoint["run_id"])
+    """Start anew where the run has finished: resumed, it would be tested and recorded a second time."""
+    over = distributed.rank() == 0 and checkpoint is not None and has_finished(checkpoint["run_id"])
     return None if distributed.of_first(float(over)) else checkpoint

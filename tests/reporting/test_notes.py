@@ -65,7 +65,7 @@ def test_seeds_that_lie_far_apart():
     arelu = relu.assign(**{"activation": "arelu", "test/accuracy": [30.0, 81.0, 82.0, 80.0, 40.0]})
     findings = sweep(TWO)
     text = said(replace(findings, runs=pd.concat([relu, elu, arelu])))
-    wanted = "The seeds of arelu lie far apart, from 30.00 to 82.00 with a median of 80.00: its mean stands for none"
+    wanted = "The seeds of arelu lie far apart, from 30.00 to 82.00 with a median of 80.00: look at them"
     assert wanted in text
     assert "far apart" not in said(replace(findings, runs=pd.concat([relu, arelu])))  # no telling which of two is usual
     assert "far apart" not in said(sweep())

@@ -1,6 +1,7 @@
 """Rows and columns, given as one number or two."""
 
 from collections.abc import Sequence
+from numbers import Integral
 from typing import TypeAlias
 
 Pair: TypeAlias = tuple[int, int]
@@ -8,5 +9,7 @@ Pair: TypeAlias = tuple[int, int]
 
 def as_pair(value: int | Sequence[int]) -> Pair:
     """Read what torch's functions take."""
-    both = [value] * 2 if isinstance(value, int) else [int(side) for side in value]
-    return both[0], both[-1]
+    if isinstance(value, Integral | int):
+        return int(value), int(value)
+    sides = [int(side) for side in value]
+    return sides[0], sides[-1]

@@ -38,9 +38,10 @@ def max_pool(
     padding: int | Sequence[int] = 0,
     dilation: int | Sequence[int] = 1,
     ceil_mode: bool = False,
+    return_indices: bool = False,
 ) -> Tensor | None:
-    """Pool as `torch.max_pool2d` does, or decline what is no batch of images."""
-    if input.dim() != 4:
+    """Pool as `F.max_pool2d` does, or decline: what is no batch of images, or asked for its places."""
+    if input.dim() != 4 or not input.is_floating_point() or return_indices:
         return None
     kernel = as_pair(kernel_size)
     moved = kernel if stride is None or stride == [] or stride == () else as_pair(stride)

@@ -98,8 +98,12 @@ class _Call:
         self.channels, self.rows, self.columns = weight.shape[-3:]
 
     def on_a_batch(self) -> bool:
-        """Tell whether images come as a batch, with padding in numbers."""
-        return self.input.dim() == 4 and not isinstance(self.padding, str)
+        """Tell whether images come as a batch of real numbers, with padding in numbers, larger than the kernel."""
+        if self.input.dim() != 4 or isinstance(self.padding, str):
+            return False
+        real = self.input.is_floating_point() and self.weight.is_floating_point()
+        sides = zip(self.input.shape[-2:], as_pair(self.padding), self.weight.shape[-2:], strict=True)
+        return real and all(side + 2 * padding >= kernel for side, padding, kernel in sides)
 
     def plain(self) -> bool:
         """Tell whether the kernel sees every place and every channel."""

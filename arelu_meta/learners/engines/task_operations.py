@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
@@ -20,6 +21,7 @@ class TaskOperations(TorchFunctionMode):
         self._ours: dict[Callable[..., Any], Callable[..., Tensor | None]] = {
             torch.conv2d: self._convolutions.convolve,
             torch.max_pool2d: max_pool,
+            F.max_pool2d: max_pool,  # whose dispatch on `return_indices` is seen before torch's
         }
 
     def keep(self, images: Tensor) -> None:
@@ -31,6 +33,6 @@ class TaskOperations(TorchFunctionMode):
     ) -> Any:
         """Take over where there is something of ours."""
         kwargs = kwargs or {}
-        ours = self._ours.get(func)
+        ours = None if torch.is_autocast_enabled("cpu") else self._ours.get(func)  # casts are by the name of torch's
         done = ours(*args, **kwargs) if ours else None
         return func(*args, **kwargs) if done is None else done

@@ -4,7 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from arelu_meta.learners.engines.pooling_maps import Pick, PoolWindow, Spread
+from arelu_meta.learners.engines.pooling_maps import MaxPool, Pick, PoolWindow, Spread
 from arelu_meta.learners.engines.task_operations import TaskOperations
 
 CALLS = [
@@ -18,7 +18,7 @@ CALLS = [
 
 @pytest.mark.parametrize("options", CALLS, ids=str)
 @pytest.mark.parametrize("channels_last", [False, True], ids=["channels first", "channels last"])
-def test_equals_torch_task_by_task(options, channels_last):
+def test_equals_torch_task_by_task(options, channels_last, monkeypatch):
     torch.manual_seed(0)
     x = torch.randn(3, 4, 2, 9, 7, dtype=torch.float64)
     x = (x.movedim(2, -1).contiguous().movedim(-1, 2) if channels_last else x).requires_grad_()
@@ -26,8 +26,12 @@ def test_equals_torch_task_by_task(options, channels_last):
     def pool(images):
         return F.max_pool2d(images**3, **options)
 
+    calls = []
+    original = MaxPool.forward
+    monkeypatch.setattr(MaxPool, "forward", staticmethod(lambda *args: calls.append(args[1:]) or original(*args)))
     with TaskOperations():
         ours = torch.vmap(pool)(x)
+    assert len(calls) == 1
     theirs = torch.stack([pool(task) for task in x])
     assert torch.equal(ours, theirs)
     given = torch.randn_like(theirs)
@@ -49,9 +53,25 @@ def test_pick_is_the_transpose_of_spread():
     torch.testing.assert_close(left, (numbers * Pick.apply(other, places, window)).sum())
 
 
-def test_a_single_image_and_named_places_are_left_to_torch():
+def test_layers_and_functions_of_torch_reach_it(monkeypatch):
+    calls = []
+    original = MaxPool.forward
+    monkeypatch.setattr(MaxPool, "forward", staticmethod(lambda *args: calls.append(args[1:]) or original(*args)))
+    x = torch.randn(2, 1, 4, 4)
+    with TaskOperations():
+        for pooled in (
+            torch.nn.MaxPool2d(2)(x),
+            F.max_pool2d(x, kernel_size=2),
+            torch.max_pool2d(input=x, kernel_size=2),
+        ):
+            assert pooled.shape == (2, 1, 2, 2)
+    assert len(calls) == 3
+
+
+def test_single_images_whole_numbers_and_asked_places_are_left_to_torch():
     image = torch.randn(1, 4, 4)
     with TaskOperations():
         assert F.max_pool2d(image, 2).shape == (1, 2, 2)
         _, places = F.max_pool2d(image[None], 2, return_indices=True)
+        assert F.max_pool2d(torch.arange(16).view(1, 1, 4, 4), 2).flatten().tolist() == [5, 7, 13, 15]
     assert places.shape == (1, 1, 2, 2)

@@ -92,6 +92,50 @@ def test_single_images_and_other_functions_pass_untouched():
         assert torch.equal(F.relu(x), x.clamp(min=0))
 
 
+@pytest.mark.parametrize("way", ["patches", "strips"])
+def test_kept_images_with_a_bias_of_all_tasks(way, monkeypatch):
+    """What is made once of the support set gives the same values and gradients in every pass, bias included."""
+    for bound, value in WAYS[way].items():
+        monkeypatch.setattr(task_convolutions, bound, value)
+    torch.manual_seed(0)
+    x, weight, bias = torch.randn(TASKS, IMAGES, 2, 6, 6, dtype=torch.float64), drawn(TASKS, 3, 2, 3, 3), drawn(3)
+    with TaskOperations() as operations:
+
+        def twice(images, kernels):
+            operations.keep(images)
+            return F.conv2d(images, kernels, bias) * F.conv2d(images, kernels**2, bias)
+
+        ours = torch.vmap(twice)(x, weight)
+    theirs = torch.stack([F.conv2d(a, b, bias) * F.conv2d(a, b**2, bias) for a, b in zip(x, weight, strict=True)])
+    torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-12)
+    pairs = [torch.autograd.grad(out.pow(3).sum(), (weight, bias), create_graph=True) for out in (ours, theirs)]
+    for one, other in zip(*pairs, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-10)
+
+
+def test_what_torch_refuses_is_refused():
+    """A kernel taller than the image, in a size that would go by strips."""
+    with TaskOperations(), pytest.raises(RuntimeError, match="Kernel size can't be greater than actual input size"):
+        F.conv2d(torch.randn(20, 32, 4, 12), torch.randn(8, 32, 5, 5))
+
+
+def test_under_autocast_torch_chooses_the_types():
+    x, weight = torch.randn(2, 4, 32, 9, 9), torch.randn(8, 32, 3, 3)
+    with torch.autocast("cpu", torch.bfloat16):
+        theirs = torch.vmap(F.conv2d, in_dims=(0, None))(x, weight)
+        with TaskOperations():
+            ours = torch.vmap(F.conv2d, in_dims=(0, None))(x, weight)
+    assert torch.equal(ours, theirs)
+    assert ours.dtype == theirs.dtype
+
+
+def test_complex_numbers_are_left_to_torch():
+    x, weight = (torch.randn(*shape, dtype=torch.complex64) for shape in ((2, 3, 5, 5), (4, 3, 3, 3)))
+    with TaskOperations():
+        ours = F.conv2d(x, weight)
+    torch.testing.assert_close(ours, F.conv2d(x, weight))
+
+
 def test_overlap_is_the_transpose_of_patches():
     """<Patches x, w> = <x, Overlap w> for any x and w."""
     x, windows = torch.randn(2, 6, 7, 3, dtype=torch.float64), torch.randn(2, 4, 6, 3, 2, 3, dtype=torch.float64)
