@@ -217,7 +217,7 @@ class Execution(Section):
     device: str = "auto"
     """auto (a GPU when there is one), cpu, cuda, cuda:1, mps, ..."""
     threads: Annotated[int, Field(ge=0)] = 0
-    """CPU threads of torch; 0 leaves the choice to the toolkit"""
+    """CPU threads of torch; 0 leaves the choice to torch, which takes all cores"""
     resume: bool = False
     """go on from the last checkpoint of this very run, if there is one and the run has not finished"""
     experiment: str = "arelu_meta"

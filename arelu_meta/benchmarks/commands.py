@@ -115,12 +115,14 @@ def _run(command: Sequence[str], folder: Path) -> None:
 
 @contextmanager
 def _at(folder: Path) -> Iterator[None]:
-    """Work in a folder, without a store from outside."""
-    back, store = Path.cwd(), os.environ.pop("MLFLOW_TRACKING_URI", None)
+    """Work in a folder with a store of its own, named in full: MLflow remembers stores by name."""
+    back, store = Path.cwd(), os.environ.get("MLFLOW_TRACKING_URI")
+    os.environ["MLFLOW_TRACKING_URI"] = f"sqlite:///{folder.resolve() / 'mlflow.db'}"
     os.chdir(folder)
     try:
         yield
     finally:
         os.chdir(back)
+        del os.environ["MLFLOW_TRACKING_URI"]
         if store is not None:
             os.environ["MLFLOW_TRACKING_URI"] = store
