@@ -1,33 +1,26 @@
 """Benchmarks of whole commands, without the long work in them."""
 
+import os
 from pathlib import Path
 
-import mlflow
 import pytest
 
-from arelu_meta import run as run_module
 from arelu_meta import tracking
 from arelu_meta.benchmarks import commands
-from arelu_meta.benchmarks.record import record
 
 
-def test_figures_can_be_kept_after_the_benchmark_of_tracking(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    """It tracks a run in a folder that is gone afterwards; the store of the user must not be mistaken for that one."""
-    monkeypatch.chdir(tmp_path)
+@pytest.mark.parametrize("store", ["sqlite:///mine.db", None])
+def test_the_tracked_run_has_a_store_named_in_full(store: str | None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    """MLflow keeps a connection for each name: `sqlite:///mlflow.db` in two folders would be one store, the first."""
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    stores = []
-
-    def run(_spec: object, execution: object) -> None:
-        del execution
-        stores.append(tracking.store_uri())
-        tracking.open_store("bench")
-
-    monkeypatch.setattr(run_module, "run", run)
-    report = commands._tracking()
-    assert not Path(stores[0].removeprefix("sqlite:///")).exists()
-    kept = record([report], {"torch": "1"})
-    assert mlflow.get_run(kept).data.tags["torch"] == "1"
-    assert (tmp_path / "mlflow.db").exists()
+    if store is not None:
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", store)
+    before = Path.cwd()
+    with commands._at(tmp_path):
+        assert tracking.store_uri() == f"sqlite:///{tmp_path.resolve()}/mlflow.db"
+        assert Path.cwd() == tmp_path.resolve()
+    assert os.environ.get("MLFLOW_TRACKING_URI") == store
+    assert Path.cwd() == before
 
 
 def test_a_command_that_fails_is_named(tmp_path: Path):
