@@ -303,11 +303,12 @@ def has_finished(run_id: str) -> bool:
 
 
 def _status(client: MlflowClient, run_id: str) -> str | None:
-    """How a run stands; None when it is not in the store."""
+    """How a run stands; None when it is not in the store, or in its trash."""
     try:
-        return client.get_run(run_id).info.status
+        info = client.get_run(run_id).info
     except MlflowException:
         return None
+    return info.status if info.lifecycle_stage == "active" else None
 
 
 def _open_store(uri: str, experiment: str) -> tuple[MlflowClient, str]:

@@ -110,6 +110,14 @@ def test_a_finished_run_is_left_alone(store_uri):
         assert len(values) == len(metric_history(store_uri, again.run_id)[key]), key
 
 
+def test_a_deleted_run_is_resumed_as_a_new_one(store_uri):
+    with pytest.raises(KeyboardInterrupt):
+        run(tiny_spec(), bar=interrupted_after(5))
+    stopped = RunFolder(tiny_spec()).load()["run_id"]
+    MlflowClient(store_uri).delete_run(stopped)
+    assert run(tiny_spec(), RESUME).run_id != stopped
+
+
 @pytest.mark.usefixtures("store")
 def test_a_run_whose_store_is_gone_is_resumed_in_the_new_one(monkeypatch, tmp_path):
     with pytest.raises(KeyboardInterrupt):
