@@ -50,23 +50,23 @@ def tiny_spec() -> Callable[..., Any]:
 
 @pytest.fixture(scope="session")
 def new_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An MLflow database with all its tables and nothing in it: making one takes seconds, copying it none."""
-    from arelu_meta.tracking import _open_store
+    """An MLflow database with all its tables and no runs: making one takes seconds, copying it none.
 
-    folder = tmp_path_factory.mktemp("store")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        _open_store(f"sqlite:///{folder / 'mlflow.db'}", "unused")
-    return folder / "mlflow.db"
-
-
-@pytest.fixture(scope="session")
-def empty_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store without runs, made once: MLflow takes seconds to make its tables."""
+    It is made in a process of its own: MLflow leaves the address of a store it has opened in the environment, and
+    whatever ran later without one would be recorded in what every test copies.
+    """
     path = tmp_path_factory.mktemp("store") / "mlflow.db"
-    script = "import sys; from mlflow import MlflowClient; MlflowClient(sys.argv[1]).search_experiments()"
-    subprocess.run([sys.executable, "-c", script, f"sqlite:///{path}"], check=True, capture_output=True)
+    script = "import sys; from arelu_meta.tracking import _open_store; _open_store(sys.argv[1], 'unused')"
+    command = [sys.executable, "-c", script, f"sqlite:///{path}"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    subprocess.run(command, check=True, capture_output=True, cwd=path.parent, env=environment)
     return path
+
+
+@pytest.fixture(autouse=True)
+def no_store_of_another_test(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Record what a test without a store of its own runs where no other test looks."""
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path_factory.getbasetemp() / 'stray.db'}")
 
 
 @pytest.fixture
