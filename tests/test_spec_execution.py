@@ -3,7 +3,7 @@ from pydantic import ValidationError
 
 from arelu_meta.errors import InputError
 from arelu_meta.spec import Execution
-from arelu_meta.spec_execution import TrainingExecution, seed_numbers
+from arelu_meta.spec_execution import EpisodeExecution, TrainingExecution, seed_numbers
 
 
 def test_seed_numbers():
@@ -44,3 +44,11 @@ def test_plain_settings_get_the_defaults():
     assert (given.device, given.threads, given.seeds, given.layer_statistics) == ("cpu", 2, "", True)
     own = TrainingExecution(fused=True)
     assert TrainingExecution.of(own) is own
+
+
+def test_settings_of_one_kind_of_run_serve_another():
+    training = TrainingExecution(threads=2, experiment="mine", fused=True)
+    episodes = EpisodeExecution.of(training)
+    assert (episodes.threads, episodes.experiment, episodes.chunk) == (2, "mine", 0)
+    assert TrainingExecution.of(EpisodeExecution(chunk=4, resume=True)) == TrainingExecution(resume=True)
+    assert TrainingExecution.of(training) is training

@@ -86,7 +86,9 @@ class Spread(Function):
     def forward(numbers: Tensor, places: Tensor, shape: Size, window: PoolWindow) -> Tensor:
         """Run torch's backward kernel, which looks at the shape and layout of the images only."""
         layout = _layout(places)
-        images = torch.empty((len(numbers), *shape[-3:]), dtype=numbers.dtype, memory_format=layout)
+        images = torch.empty(
+            (len(numbers), *shape[-3:]), dtype=numbers.dtype, device=numbers.device, memory_format=layout
+        )
         return torch.ops.aten.max_pool2d_with_indices_backward(
             numbers.contiguous(memory_format=layout), images, *window.arguments(), places
         )

@@ -7,6 +7,7 @@ moves whole kernel rows at a time; where those of a task outgrow a core's cache,
 
 import math
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -41,19 +42,19 @@ class TaskConvolutions:
     def convolve(self, *args: Any, **kwargs: Any) -> Tensor | None:
         """Convolve as torch does, or decline."""
         call = _Call(*args, **kwargs)
-        if not call.on_a_batch():
-            return None
-        return self._convolved(call)
+        return self._convolved(call) if call.on_a_batch() else None
 
     def _convolved(self, call: "_Call") -> Tensor:
         kept = any(images is call.input for images, _ in self._kept)
-        if call.plain() and call.as_strips() and (kept or call.window_numbers(1) <= WINDOWS_AT_MOST):
+        strips = call.as_strips()
+        small = kept or call.window_numbers(1 if strips else call.rows) <= WINDOWS_AT_MOST
+        if not small or not call.plain():
+            return call.plus_bias(Convolve.apply(call.input, call.weight, call.native))
+        if strips:
             return call.plus_bias(self._from_strips(call))
-        if call.plain() and (kept or call.window_numbers(call.rows) <= WINDOWS_AT_MOST):
-            if call.bias is not None and (kept or call.widens()):
-                return self._from_patches_with_bias(call, call.bias)
-            return call.plus_bias(self._from_patches(call))
-        return call.plus_bias(Convolve.apply(call.input, call.weight, call.native()))
+        if call.bias is not None and (kept or call.widens()):
+            return self._from_patches_with_bias(call, call.bias)
+        return call.plus_bias(self._from_patches(call))
 
     def _from_patches(self, call: "_Call") -> Tensor:
         patches = self._kept_or_made(call, call.patches)
@@ -74,7 +75,7 @@ class TaskConvolutions:
 
     def _kept_or_made(self, call: "_Call", make: Callable[[], Tensor]) -> Tensor:
         made = next((made for images, made in self._kept if images is call.input), {})
-        key = (make.__name__, call.rows, call.columns, *call.native().padding)
+        key = (make.__name__, call.rows, call.columns, *call.native.padding)
         if key not in made:
             made[key] = make()
         return made[key]
@@ -107,8 +108,7 @@ class _Call:
 
     def plain(self) -> bool:
         """Tell whether the kernel sees every place and every channel."""
-        native = self.native()
-        return native.stride == native.dilation == (1, 1) and native.groups == 1
+        return self.native.stride == self.native.dilation == (1, 1) and self.groups == 1
 
     def as_strips(self) -> bool:
         """Tell whether one product for each row of the kernel is likely to beat one for all of it."""
@@ -123,6 +123,7 @@ class _Call:
         """Tell whether an output has more numbers than the patch it comes from."""
         return self.rows * self.columns * self.channels < self.weight.shape[0]
 
+    @cached_property
     def native(self) -> NativeConvolution:
         """The same by torch's own kernels."""
         return NativeConvolution(as_pair(self.stride), as_pair(self.padding), as_pair(self.dilation), self.groups)
@@ -151,6 +152,6 @@ class _Call:
         return self.weight.permute(2, 3, 1, 0)
 
     def _padded_channels_last(self) -> Tensor:
-        high, wide = self.native().padding
+        high, wide = self.native.padding
         last = self.input.permute(0, 2, 3, 1)
         return F.pad(last, (0, 0, wide, wide, high, high)) if high or wide else last
