@@ -7,6 +7,7 @@ from mlflow import MlflowClient
 from mlflow.entities import Run
 
 from arelu_meta import progress
+from arelu_meta.comparison.claim import claimed
 from arelu_meta.comparison.grid import Cell
 from arelu_meta.comparison.job import Job, Outcome
 from arelu_meta.errors import InputError
@@ -20,7 +21,8 @@ SECONDS = "comparison.seconds"
 def run_cell(job: Job, bar: progress.Bar = progress.silent) -> Outcome:
     """Run a cell, go on with it, or find it finished; an error becomes the reason of the outcome.
 
-    The lock is for the worker of a killed runner, which may still be at it for a moment.
+    The lock is for the worker of a killed runner, which may still be at it for a moment; the claim is for
+    runners elsewhere.
     """
     start = time.monotonic()
     try:
@@ -36,19 +38,20 @@ def run_cell(job: Job, bar: progress.Bar = progress.silent) -> Outcome:
 
 def _run_locked(job: Job, folder: RunFolder, bar: progress.Bar, start: float) -> Outcome:
     client, experiment_id = open_store(job.execution.experiment)
-    earlier = runs_of(client, experiment_id, job.cell)
-    finished = [found for found in earlier if found.info.status == "FINISHED"]
-    if finished:
-        return Outcome(job.cell, run_id=finished[0].info.run_id)
-    resumed = _resumed_run(folder, earlier)
-    for found in earlier:
-        if found.info.run_id != resumed:
-            client.delete_run(found.info.run_id)  # cut off before its first checkpoint: nothing of it can be used
-    execution = job.execution.model_copy(update={"resume": resumed is not None})
-    result = run(job.cell.spec, execution, bar=bar)
-    seconds = time.monotonic() - start
-    client.set_tag(result.run_id, SECONDS, f"{seconds:.3f}")
-    return Outcome(job.cell, run_id=result.run_id, seconds=seconds)
+    with claimed(client, job.record, job.cell.spec.identity, job.runner):
+        earlier = runs_of(client, experiment_id, job.cell)
+        finished = [found for found in earlier if found.info.status == "FINISHED"]
+        if finished:
+            return Outcome(job.cell, run_id=finished[0].info.run_id)
+        resumed = _resumed_run(folder, earlier)
+        for found in earlier:
+            if found.info.run_id != resumed:
+                client.delete_run(found.info.run_id)  # cut off before its first checkpoint: nothing of it can be used
+        execution = job.execution.model_copy(update={"resume": resumed is not None})
+        result = run(job.cell.spec, execution, bar=bar)
+        seconds = time.monotonic() - start
+        client.set_tag(result.run_id, SECONDS, f"{seconds:.3f}")
+        return Outcome(job.cell, run_id=result.run_id, seconds=seconds)
 
 
 def runs_of(client: MlflowClient, experiment_id: str, cell: Cell) -> list[Run]:

@@ -2,6 +2,7 @@
 
 import os
 import sys
+import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
@@ -113,12 +114,15 @@ def compare(plan: Plan, workers: AbstractContextManager[Workers]) -> Comparison:
 
 
 def _run(plan: Plan, record: Record, cells: Sequence[Cell], workers: AbstractContextManager[Workers]) -> list[Outcome]:
+    runner = uuid.uuid4().hex
     jobs = [
         Job(
             cell,
             plan.execution.model_copy(
                 update={"experiment": plan.name, "tags": {**plan.execution.tags, **record.tags_for(cell, plan.name)}}
             ),
+            record.run_id,
+            runner,
         )
         for cell in cells
     ]
