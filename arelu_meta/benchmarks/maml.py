@@ -14,10 +14,12 @@ from arelu_meta.benchmarks.timing import interleaved
 from arelu_meta.data.episodes import EpisodeSampler
 from arelu_meta.data.imageset import ImageSet
 from arelu_meta.engine.meta import make_optimizer, meta_train
+from arelu_meta.learners.repeated_step import repeat_steps
 
 NARROW = Setting()
 WIDE = Setting(backbone="conv4", activation="relu", tasks=16, inner_lr=0.4, inner_steps=1, queries=5)
 OUTER_LR = 0.005
+RECORDED = "func, recorded"
 
 
 def bench_maml(root: str | None = None) -> Iterator[BenchReport]:
@@ -30,7 +32,7 @@ def bench_maml(root: str | None = None) -> Iterator[BenchReport]:
 
 
 def _steps(setting: Setting, repeats: int) -> BenchReport:
-    steps = {name: setting.step(name) for name in engines_at_hand()}
+    steps = {RECORDED: setting.step(repeat=True), **{name: setting.step(name) for name in engines_at_hand()}}
     check_equal(steps)
     timings = interleaved(steps, repeats=repeats)
     title = (
@@ -56,6 +58,7 @@ def _our_iterations(train: ImageSet) -> Callable[[], object]:
     learner = learners.build("maml", network, inner_lr=NARROW.inner_lr, inner_steps=NARROW.inner_steps)
     sampler = EpisodeSampler(train, ways=NARROW.ways, shots=NARROW.shots, queries=NARROW.queries)
     random = torch.Generator().manual_seed(0)
+    repeat_steps(learner, after=0)
     loop = meta_train(
         learner, make_optimizer(learner, OUTER_LR), lambda: sampler.sample(NARROW.tasks, random), iterations=10**6
     )

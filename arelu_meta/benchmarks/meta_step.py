@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from arelu_meta import activations, backbones, learners
 from arelu_meta.data.episodes import Episode
 from arelu_meta.errors import InputError, RunError
+from arelu_meta.learners.repeated_step import repeat_steps
 
 
 @dataclass(frozen=True)
@@ -51,11 +52,13 @@ class Setting:
             self._labels(self.queries),
         )
 
-    def step(self, engine: str = "func", *, method: str = "maml", chunk: int = 0) -> "Step":
-        """Make one outer step on an engine."""
+    def step(self, engine: str = "func", *, method: str = "maml", chunk: int = 0, repeat: bool = False) -> "Step":
+        """Make one outer step on an engine; with `repeat`, what is timed later repeats the first."""
         network = self.network()
         options = {"inner_lr": self.inner_lr, "inner_steps": self.inner_steps, "chunk": chunk}
         learner = learners.build(method, network, engine=engine, **options)
+        if repeat:
+            repeat_steps(learner, after=0)
         return Step(network, partial(learner.meta_step, self.episodes(), progress=0.0))
 
     def _labels(self, count: int) -> Tensor:

@@ -17,7 +17,7 @@ from arelu_meta.learners.engines import Engine
 from arelu_meta.learners.head import head_parameters
 from arelu_meta.learners.inner_loop import InnerOptimizer, InnerRule
 from arelu_meta.learners.learner import StepOutcome
-from arelu_meta.learners.outer_step import outer_step
+from arelu_meta.learners.outer_step import AddGradient, add_gradient, outer_step
 from arelu_meta.metrics import accuracy
 
 
@@ -30,6 +30,8 @@ class GradientLearner:
     """
 
     outer_optimizer: Literal["adam", "sgd"] = "adam"
+    same_loss_throughout = True
+    """whether the query loss is the same function of parameters and episodes all through training"""
 
     def __init__(
         self, network: nn.Module, *, engine: Engine, rule: InnerRule, test_steps: int | None = None, chunk: int = 0
@@ -37,6 +39,7 @@ class GradientLearner:
         with_batch_statistics(network)
         self.network, self.engine, self.rule = network, engine, _without_frozen(rule, network)
         self.test_steps, self.chunk = test_steps or rule.steps, chunk
+        self.add_gradient: AddGradient = add_gradient
 
     def parameter_groups(self, lr: float) -> list[dict[str, Any]]:
         """Weights and activation parameters of the network."""
@@ -48,7 +51,11 @@ class GradientLearner:
 
     def meta_step(self, episodes: Episode, *, progress: float, share: float = 1.0) -> StepOutcome:
         """Add the gradient of the mean query loss after adaptation."""
-        return outer_step(lambda part: self.query_loss(part, progress), episodes, chunk=self.chunk, share=share)
+
+        def query_loss(part: Episode) -> tuple[Tensor, Tensor]:
+            return self.query_loss(part, progress)
+
+        return outer_step(query_loss, episodes, chunk=self.chunk, share=share, add_gradient=self.add_gradient)
 
     def query_loss(self, episodes: Episode, progress: float) -> tuple[Tensor, Tensor]:
         """Give each task's query loss (tasks,), and the logits of the last step (tasks, queries, ways)."""

@@ -28,6 +28,7 @@ class FewShotResult:
     best_batch_accuracy: float
     train_seconds: float
     test_seconds: float
+    recording_seconds: float
     run_id: str
     experiment_id: str
     tracking_uri: str
@@ -67,7 +68,8 @@ class FewShotResult:
         elif self.selected_iteration:
             chosen = f"iteration {self.selected_iteration} of {spec.training.iterations}"
             rows.append(("selected", f"{chosen}, on {spec.evaluation.validation_episodes} validation episodes"))
-        rows.append(("time", f"{self.train_seconds:.1f} s to train, {self.test_seconds:.1f} s to test"))
+        recording = f" ({self.recording_seconds:.1f} s to record the step)" if self.recording_seconds else ""
+        rows.append(("time", f"{self.train_seconds:.1f} s to train{recording}, {self.test_seconds:.1f} s to test"))
         rows += where_to_look(self.run_id, self.experiment_id, self.tracking_uri)
         title = (
             f"{spec.network.activation} in {spec.network.backbone}: {episode.ways}-way {episode.shots}-shot "

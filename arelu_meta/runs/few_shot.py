@@ -24,6 +24,7 @@ from arelu_meta.errors import InputError
 from arelu_meta.few_shot_model import FewShotModel, build_learner
 from arelu_meta.figures import activation_curves, training_curve
 from arelu_meta.learners.learner import Learner
+from arelu_meta.learners.repeated_step import recording_seconds, repeat_steps
 from arelu_meta.outcomes.few_shot import FewShotResult
 from arelu_meta.runs.session import Session, machine, session
 from arelu_meta.runs.split import EVALUATION_SEED, load_split
@@ -52,6 +53,8 @@ def run_few_shot(spec: FewShotSpec, execution: EpisodeExecution, bar: progress.B
         images = split.train
         learner = build_learner(spec, images.channels, images.image_size, chunk=execution.chunk, device=device)
         check_forward(learner.network, images.pixels(torch.arange(2, device=device)))
+        if execution.compile:
+            repeat_steps(learner)
         with session(
             spec,
             execution,
@@ -124,6 +127,7 @@ def _train_and_test(
         best_batch_accuracy=max((accuracy for _, accuracy in training.curves["train"]), default=float("nan")),
         train_seconds=trained - start,
         test_seconds=time.monotonic() - trained,
+        recording_seconds=recording_seconds(learner),
         run_id=opened.tracker.run_id,
         experiment_id=opened.tracker.experiment_id,
         tracking_uri=opened.tracker.uri,
@@ -233,6 +237,8 @@ def _record(result: FewShotResult, learner: Learner, split: Split, training: Tra
     values = {"test/accuracy": test.mean, "test/n": test.n}
     values |= {"test/accuracy_ci95_low": test.low, "test/accuracy_ci95_high": test.high}
     values |= {"train/seconds": result.train_seconds, "test/seconds": result.test_seconds}
+    if result.recording_seconds:
+        values["train/recording_seconds"] = result.recording_seconds
     if spec.evaluation.protocol == "paper":
         values["paper/best_batch_accuracy"] = result.best_batch_accuracy
     tracker.metrics(values, last)

@@ -24,6 +24,7 @@ def result(tiny_spec: Callable) -> Callable[..., FewShotResult]:
             transductive=False,
             train_seconds=1.5,
             test_seconds=0.5,
+            recording_seconds=0.0,
             run_id="abc",
             experiment_id="7",
             tracking_uri=uri,

@@ -7,6 +7,7 @@ import json
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +25,12 @@ from arelu_meta.data.imageset import ImageSet
 from arelu_meta.errors import InputError, RunError
 from arelu_meta.few_shot_model import build_learner
 from arelu_meta.learners.gradient import GradientLearner
+from arelu_meta.learners.repeated_step import repeat_steps
 from arelu_meta.outcomes.few_shot import FewShotResult
 from arelu_meta.run import run
+from arelu_meta.runs import few_shot
 from arelu_meta.spec import Execution
+from arelu_meta.spec_execution import EpisodeExecution
 
 SpecMaker = Callable[..., Any]
 CPU = Execution(device="cpu")
@@ -125,6 +129,19 @@ def test_same_seed_same_bits(tiny_spec: SpecMaker, memory: list, activation: str
         {name: values for name, values in tracker.series.items() if not name.endswith("/seconds")} for tracker in memory
     )
     assert first_series == second_series
+
+
+def test_recorded_steps_give_the_same_bits(tiny_spec: SpecMaker, memory: list, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(few_shot, "repeat_steps", partial(repeat_steps, after=1))
+    spec = tiny_spec(training={"iterations": 4})
+    recorded, plain = (run(spec, EpisodeExecution(device="cpu", compile=compiled)) for compiled in (True, False))
+    assert same_weights(recorded.network, plain.network)
+    assert np.array_equal(recorded.episodes, plain.episodes)
+    assert recorded.recording_seconds > 0 == plain.recording_seconds
+    assert f"s to train ({recorded.recording_seconds:.1f} s to record the step), " in recorded.report()
+    assert "to record" not in plain.report()
+    assert memory[0].series["train/recording_seconds"] == [(4, recorded.recording_seconds)]
+    assert "train/recording_seconds" not in memory[1].series
 
 
 @pytest.mark.usefixtures("memory")

@@ -1,0 +1,156 @@
+"""A learner that repeats its steps ends up with the same bits as one that does not."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from arelu_meta import activations, learners
+from arelu_meta.data.episodes import Episode
+from arelu_meta.engine.meta import make_optimizer
+from arelu_meta.learners.learner import Learner
+from arelu_meta.learners.repeated_step import RepeatedStep, recording_seconds, repeat_steps
+from tests.learners.small_problems import conv4, episodes, mnist_conv, own_net
+
+REPEATED = ["maml", "fomaml", "anil", "boil", "meta_sgd"]
+RANDOM = {"rrelu"}
+
+
+def trained(learner: Learner, batches: list[Episode]) -> list[Tensor]:
+    """All that is learned, and what every step gave."""
+    torch.manual_seed(0)
+    optimizer, outcomes = make_optimizer(learner, 0.01), []
+    for number, batch in enumerate(batches):
+        optimizer.zero_grad()
+        outcomes.append(learner.meta_step(batch, progress=number / len(batches)))
+        optimizer.step()
+    return [
+        *learner.state().parameters(),
+        *(part for outcome in outcomes for part in (outcome.loss, outcome.accuracies)),
+    ]
+
+
+def check_the_same(method: str, network: Callable[[], nn.Module], batches: list[Episode], **options: object) -> Learner:
+    plain, repeating = (
+        learners.build(method, network(), **{"inner_lr": 0.1, "inner_steps": 2, **options}) for _ in range(2)
+    )
+    repeat_steps(repeating, after=1)
+    for one, other in zip(trained(repeating, batches), trained(plain, batches), strict=True):
+        assert torch.equal(one, other)
+    return repeating
+
+
+def batches_of(*seeds: int, tasks: int = 2, size: int = 16) -> list[Episode]:
+    return [episodes(tasks, size=size, dtype=torch.float32, seed=seed) for seed in seeds]
+
+
+def tapes(learner: Learner) -> int:
+    step = getattr(learner, "add_gradient", None)
+    return len(step._tapes) if isinstance(step, RepeatedStep) else 0
+
+
+@pytest.mark.parametrize("method", REPEATED)
+@pytest.mark.parametrize("options", [{}, {"clip_norm": 0.5}, {"chunk": 1}], ids=["plain", "clipped", "chunks"])
+def test_the_same_bits(method: str, options: dict[str, object]):
+    learner = check_the_same(method, lambda: conv4("arelu", torch.float32), batches_of(0, 1, 2, 3), **options)
+    assert tapes(learner) == 1
+    assert recording_seconds(learner) > 0
+
+
+@pytest.mark.parametrize("activation", activations.names())
+def test_the_same_bits_for_every_activation(activation: str):
+    learner = check_the_same("maml", lambda: mnist_conv(activation, torch.float32), batches_of(0, 1, 2, size=28))
+    assert tapes(learner) == (activation not in RANDOM)
+
+
+@pytest.mark.parametrize("method", sorted(set(learners.names()) - set(REPEATED) - {"features", "centroid"}))
+def test_steps_that_are_not_alike_are_not_repeated(method: str):
+    learner = check_the_same(method, lambda: conv4("arelu", torch.float32), batches_of(0, 1, 2))
+    assert tapes(learner) == 0
+
+
+def test_recorded_when_it_pays_and_once():
+    learner = learners.build("maml", conv4("relu", torch.float32), inner_lr=0.1, inner_steps=1)
+    repeat_steps(learner, after=1)
+    counts = []
+    for batch in batches_of(0, 1, 2, 3):
+        learner.meta_step(batch, progress=0.0)
+        counts.append(tapes(learner))
+    assert counts == [0, 1, 1, 1]
+
+
+def test_gradients_are_added_to_those_there_are_and_times_the_share():
+    learner = learners.build("maml", conv4("relu", torch.float32), inner_lr=0.1, inner_steps=1)
+    (batch,) = batches_of(0)
+    learner.meta_step(batch, progress=0.0, share=0.5)
+    once = [parameter.grad.clone() for parameter in learner.network.parameters()]
+    repeat_steps(learner, after=1)
+    learner.network.zero_grad()
+    for _ in range(4):
+        learner.meta_step(batch, progress=0.0, share=0.5)
+    assert tapes(learner) == 1
+    for parameter, gradient in zip(learner.network.parameters(), once, strict=True):
+        torch.testing.assert_close(parameter.grad, 4 * gradient)
+
+
+def test_another_shape_mode_or_frozen_part_is_another_kind():
+    def changing(learner: Learner, outcomes: list[Tensor]) -> None:
+        for size, training, frozen in ((2, True, False), (3, True, False), (3, False, False), (3, False, True)):
+            learner.network.train(training)
+            for name, parameter in learner.network.named_parameters():
+                parameter.requires_grad_(not (frozen and name.startswith("head")))
+            for seed in range(3):
+                learner.network.zero_grad()
+                learner.meta_step(batches_of(seed, tasks=size)[0], progress=0.0)
+                outcomes += [p.grad.clone() for p in learner.network.parameters() if p.grad is not None]
+
+    plain, repeating = (
+        learners.build("maml", conv4("arelu", torch.float32), inner_lr=0.1, inner_steps=1) for _ in range(2)
+    )
+    repeat_steps(repeating, after=1)
+    theirs: list[Tensor] = []
+    ours: list[Tensor] = []
+    changing(plain, theirs)
+    changing(repeating, ours)
+    assert tapes(repeating) == 4
+    assert all(torch.equal(one, other) for one, other in zip(ours, theirs, strict=True))
+
+
+def test_networks_of_others_are_not_repeated():
+    """A forward pass of a user's own may depend on what no operation shows, such as the number of calls."""
+    learner = check_the_same("maml", lambda: own_net("arelu", torch.float32), batches_of(0, 1, 2, size=4))
+    assert tapes(learner) == 0
+
+
+def test_hooks_are_called_every_time():
+    network = conv4("relu", torch.float32)
+    learner = learners.build("maml", network, inner_lr=0.1, inner_steps=1)
+    repeat_steps(learner, after=1)
+    for batch in batches_of(0, 1):
+        learner.meta_step(batch, progress=0.0)
+    assert tapes(learner) == 1
+    calls: list[int] = []
+    handle = network.register_forward_hook(lambda *_: calls.append(1))
+    learner.meta_step(batches_of(2)[0], progress=0.0)
+    assert len(calls) == 2  # on the support, and on the queries
+    handle.remove()
+
+
+def test_on_the_meta_device():
+    with torch.device("meta"):
+        network = conv4("arelu", torch.float32)
+    learner = learners.build("maml", network, inner_lr=0.1, inner_steps=1)
+    repeat_steps(learner, after=1)
+    (batch,) = batches_of(0)
+    for _ in range(3):
+        outcome = learner.meta_step(Episode(*(tensor.to("meta") for tensor in batch.tensors())), progress=0.0)
+    assert tapes(learner) == 1
+    assert outcome.loss.is_meta
+
+
+@pytest.mark.parametrize("engine", ["higher", "learn2learn"])
+def test_other_engines_go_their_own_way(engine: str):
+    learner = learners.build("maml", conv4("relu", torch.float32), engine=engine, inner_lr=0.1, inner_steps=1)
+    repeat_steps(learner, after=1)
+    assert not isinstance(learner.add_gradient, RepeatedStep)
