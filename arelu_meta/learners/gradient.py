@@ -30,8 +30,6 @@ class GradientLearner:
     """
 
     outer_optimizer: Literal["adam", "sgd"] = "adam"
-    same_loss_throughout = True
-    """whether the query loss is the same function of parameters and episodes all through training"""
 
     def __init__(
         self, network: nn.Module, *, engine: Engine, rule: InnerRule, test_steps: int | None = None, chunk: int = 0

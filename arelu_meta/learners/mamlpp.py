@@ -22,8 +22,6 @@ class MamlPlusPlus(LearnedRateLearner):
     outer optimizer; these three are the learner's.
     """
 
-    same_loss_throughout = False
-
     def __init__(self, network: nn.Module, *, inner_steps: int, **options: Any) -> None:
         super().__init__(network, shape=lambda _weight: (inner_steps,), inner_steps=inner_steps, **options)
 

@@ -5,8 +5,8 @@ the time. The operations themselves, their order and so their results are the sa
 """
 
 import operator
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -15,12 +15,24 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map_only
 from torch.utils.weak import WeakTensorKeyDictionary
 
-Tape: TypeAlias = Callable[..., tuple[Any, ...]]  # tensors, or None as the function gave it
 OBSTACLES = {
     torch.Tag.data_dependent_output: "it looks at a number",
     torch.Tag.dynamic_output_shape: "the shape of a result depends on numbers",
     torch.Tag.nondeterministic_seeded: "it draws random numbers",
 }
+
+
+class Tape:
+    """A recorded function: gives tensors without a graph, and None where the function gave it."""
+
+    def __init__(self, module: GraphModule) -> None:
+        self._module = module
+
+    @torch.no_grad()
+    def __call__(self, *inputs: Tensor) -> tuple[Any, ...]:
+        """Repeat all operations on these inputs."""
+        results: tuple[Any, ...] = self._module(*inputs)
+        return results
 
 
 class Recording(TorchDispatchMode):
@@ -45,28 +57,27 @@ class Recording(TorchDispatchMode):
         kwargs = kwargs or {}
         if operation is torch.ops.aten.lift_fresh.default:  # a constant written in Python: each repetition has its own
             (constant,) = args
+            held = self._hold(constant.clone())  # as it is before the function can change it
             result = operation(constant)
-            self._nodes[result] = self._graph.call_function(torch.ops.aten.clone.default, (self._hold(constant),))
+            self._nodes[result] = self._graph.call_function(torch.ops.aten.clone.default, (held,))
             return result
         for tag, obstacle in OBSTACLES.items():
             if tag in operation.tags:
                 self.obstacle = self.obstacle or f"{obstacle} ({operation})"
+        if operation is torch.ops.aten.as_strided.default and (*args[3:], kwargs.get("storage_offset")) != (None,):
+            self.obstacle = self.obstacle or f"it reads from a place in memory ({operation})"
         written = tree_map_only(Tensor, self._node, (args, kwargs))
         result = operation(*args, **kwargs)
         self._keep(result, self._graph.call_function(operation, *written))
         return result
 
-    def tape(self, results: Sequence[Tensor | None]) -> Tape:
-        """Close the recording with what the function gives."""
-        self._graph.output(tuple(result if result is None else self._node(result) for result in results))
-        module = GraphModule(self._held, self._graph)
-
-        def play(*inputs: Tensor) -> tuple[Any, ...]:
-            with torch.no_grad():
-                results: tuple[Any, ...] = module(*inputs)
-            return results
-
-        return play
+    def tape(self, results: Sequence[Tensor | None]) -> "Tape | None":
+        """Close the recording with what the function gives; there is no tape when there is an obstacle."""
+        given = tuple(result if result is None else self._node(result) for result in results)
+        if self.obstacle:
+            return None
+        self._graph.output(given)
+        return Tape(GraphModule(self._held, self._graph))
 
     def _node(self, tensor: Tensor) -> Node:
         node: Node | None = self._nodes.get(tensor)

@@ -11,7 +11,7 @@ WEIGHT = torch.tensor([1.0, -2.0, 3.0])
 
 def recorded(
     function: Callable[..., Tensor | tuple[Tensor | None, ...]], *inputs: Tensor, lasting: tuple[Tensor, ...] = ()
-) -> tuple[Tape, str]:
+) -> tuple[Tape | None, str]:
     with Recording(inputs, lasting) as recording:
         results = function(*inputs)
         results = results if isinstance(results, tuple) else (results,)
@@ -21,6 +21,7 @@ def recorded(
 def test_repeated_on_other_inputs():
     tape, obstacle = recorded(lambda x, y: (x * y + 1, None), torch.zeros(2), torch.zeros(2))
     assert obstacle == ""
+    assert tape is not None
     product, nothing = tape(torch.tensor([2.0, 3.0]), torch.tensor([5.0, 7.0]))
     assert product.tolist() == [11.0, 22.0]
     assert nothing is None
@@ -35,6 +36,7 @@ def test_views_changed_in_place_and_results_of_several_parts():
 
     tape, obstacle = recorded(function, torch.tensor([[1.0, 2.0], [5.0, 4.0]]))
     assert obstacle == ""
+    assert tape is not None
     largest, places, first = tape(torch.tensor([[3.0, 1.0], [0.0, 7.0]]))
     assert (largest.tolist(), places.tolist(), first.tolist()) == ([30.0, 7.0], [0, 1], [[30.0], [0.0]])
 
@@ -52,6 +54,7 @@ def test_gradients_of_gradients_over_tasks():
     weight = WEIGHT.clone().requires_grad_()
     tape, obstacle = recorded(function, torch.ones(4, 3), lasting=(weight,))
     assert obstacle == ""
+    assert tape is not None
     with torch.no_grad():
         weight.copy_(torch.tensor([1.0, 2.0, -1.0]))  # what lasts is used as it is when the tape is played
     (gradient,) = tape(2 * torch.ones(4, 3))
@@ -60,9 +63,17 @@ def test_gradients_of_gradients_over_tasks():
 
 
 def test_constants_are_each_repetitions_own():
-    tape, obstacle = recorded(lambda x: torch.tensor([1.0, 2.0]).add_(x), torch.zeros(2))
+    tape, obstacle = recorded(lambda x: torch.tensor([1.0, 2.0]).add_(x), torch.ones(2))
     assert obstacle == ""
+    assert tape is not None
     assert [tape(torch.ones(2))[0].tolist() for _ in range(2)] == [[2.0, 3.0], [2.0, 3.0]]
+
+
+def test_a_part_of_memory_is_that_of_the_input():
+    numbers = torch.arange(6.0)
+    tape, obstacle = recorded(lambda x: x.as_strided((2,), (1,)) * 1, numbers[:3])
+    assert obstacle == ""
+    assert tape(numbers[3:])[0].tolist() == [3.0, 4.0]
 
 
 @pytest.mark.parametrize(
@@ -73,11 +84,13 @@ def test_constants_are_each_repetitions_own():
         (lambda x: x[x > 0], "the shape of a result depends on numbers (aten.index.Tensor)"),
         (lambda x: x + torch.rand(2), "it draws random numbers (aten.rand.default)"),
         (lambda x: torch.dropout(x, 0.5, True), "it draws random numbers (aten.native_dropout.default)"),
+        (lambda x: x.as_strided((1,), (1,), 1), "it reads from a place in memory (aten.as_strided.default)"),
         (lambda x: x * WEIGHT[:2], "it uses a tensor (3,) from outside"),
     ],
 )
 def test_what_cannot_be_repeated_is_named(function: Callable[[Tensor], Tensor], obstacle: str):
-    _, found = recorded(function, torch.ones(2))
+    tape, found = recorded(function, torch.ones(2))
+    assert tape is None
     assert found.startswith(obstacle.partition(" (aten")[0])
     assert "aten" not in obstacle or "(aten." in found
 

@@ -5,12 +5,15 @@ from collections.abc import Callable
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn.utils import parametrize
 
 from arelu_meta import activations, learners
 from arelu_meta.data.episodes import Episode
 from arelu_meta.engine.meta import make_optimizer
+from arelu_meta.learners.gradient import GradientLearner
+from arelu_meta.learners.inner_loop import InnerRule
 from arelu_meta.learners.learner import Learner
-from arelu_meta.learners.repeated_step import RepeatedStep, recording_seconds, repeat_steps
+from arelu_meta.learners.repeated_step import KINDS, RepeatedStep, recording_seconds, repeat_steps
 from tests.learners.small_problems import conv4, episodes, mnist_conv, own_net
 
 REPEATED = ["maml", "fomaml", "anil", "boil", "meta_sgd"]
@@ -121,6 +124,106 @@ def test_networks_of_others_are_not_repeated():
     """A forward pass of a user's own may depend on what no operation shows, such as the number of calls."""
     learner = check_the_same("maml", lambda: own_net("arelu", torch.float32), batches_of(0, 1, 2, size=4))
     assert tapes(learner) == 0
+
+
+class Slowly(GradientLearner):
+    """A loss that changes as training progresses."""
+
+    def query_loss(self, episodes: Episode, progress: float) -> tuple[Tensor, Tensor]:
+        loss, logits = super().query_loss(episodes, progress)
+        return loss * (1 + progress), logits
+
+
+def test_a_loss_of_ones_own_is_not_repeated():
+    engine, rule = learners.engines.build("func"), InnerRule(lr=0.1, steps=1)
+    learner = Slowly(conv4("relu", torch.float32), engine=engine, rule=rule)
+    repeat_steps(learner, after=0)
+    assert not isinstance(learner.add_gradient, RepeatedStep)
+
+
+def leaky(slope: float = 0.1) -> nn.Sequential:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Flatten(), nn.Linear(16, 8), nn.LeakyReLU(slope), nn.Linear(8, 3))
+
+
+def replace_twice(learner: GradientLearner) -> None:
+    """The second takes the place in memory that the first, or the one before it, had."""
+    for slope in (0.5, 0.9):
+        learner.network[2] = nn.LeakyReLU(slope)
+
+
+CHANGES: dict[str, Callable[[GradientLearner], object]] = {
+    "a setting": lambda learner: setattr(learner.network[2], "negative_slope", 0.9),
+    "a module": replace_twice,
+    "the network": lambda learner: setattr(learner, "network", leaky(0.9)),
+    "a method": lambda learner: setattr(learner.network[2], "forward", torch.tanh),
+    "a parameter": lambda learner: setattr(learner.network[1], "bias", nn.Parameter(torch.ones(8))),
+    "a number of a parameter": lambda learner: nn.init.constant_(learner.network[1].bias, 2.0),
+    "the type": lambda learner: learner.network.to(torch.float64),
+    "the rule": lambda learner: setattr(learner, "rule", InnerRule(lr=0.5, steps=1)),
+    "a hook on a parameter": lambda learner: learner.network[1].bias.register_hook(lambda gradient: gradient / 2),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_what_changes_after_the_recording_is_noticed(change: Callable[[GradientLearner], object]):
+    found = []
+    for repeat in (False, True):
+        learner = learners.build("maml", leaky(), inner_lr=0.1, inner_steps=1)
+        if repeat:
+            repeat_steps(learner, after=0)
+        for batch in batches_of(0, 1, size=4):
+            learner.meta_step(batch, progress=0.0)
+        assert tapes(learner) == repeat
+        change(learner)
+        learner.network.zero_grad()
+        last = episodes(dtype=next(learner.network.parameters()).dtype, seed=2)
+        found.append([learner.meta_step(last, progress=0.0).loss, *(p.grad for p in learner.network.parameters())])
+    assert all(torch.equal(one, other) for one, other in zip(*found, strict=True))
+
+
+def test_what_asks_for_gradients_of_images_gets_them():
+    learner = learners.build("maml", leaky(), inner_lr=0.1, inner_steps=1)
+    repeat_steps(learner, after=0)
+    (batch,) = batches_of(0, size=4)
+    learner.meta_step(batch, progress=0.0)
+    batch.query_x.requires_grad_()
+    learner.meta_step(batch, progress=0.0)
+    assert batch.query_x.grad is not None
+    with torch.no_grad(), pytest.raises(RuntimeError, match="does not require grad"):
+        learner.meta_step(batches_of(1, size=4)[0], progress=0.0)
+
+
+class Doubled(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return 2 * x
+
+
+class Counting(nn.Linear):
+    """A forward pass that depends on the number of calls."""
+
+    calls = 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.calls += 1
+        return super().forward(x) * self.calls
+
+
+def test_a_parametrized_module_of_others_is_theirs():
+    network = nn.Sequential(nn.Flatten(), Counting(16, 3))
+    parametrize.register_parametrization(network[1], "weight", Doubled())
+    learner = learners.build("maml", network, inner_lr=0.1, inner_steps=1)
+    repeat_steps(learner, after=0)
+    learner.meta_step(batches_of(0, size=4)[0], progress=0.0)
+    assert tapes(learner) == 0
+
+
+def test_few_kinds_are_kept():
+    learner = learners.build("maml", leaky(), inner_lr=0.1, inner_steps=1)
+    repeat_steps(learner, after=0)
+    for tasks in range(1, KINDS + 3):
+        learner.meta_step(batches_of(0, tasks=tasks, size=4)[0], progress=0.0)
+    assert tapes(learner) == 2
 
 
 def test_hooks_are_called_every_time():
