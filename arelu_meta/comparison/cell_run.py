@@ -7,7 +7,7 @@ from mlflow import MlflowClient
 from mlflow.entities import Run
 
 from arelu_meta import progress
-from arelu_meta.comparison.claim import claimed
+from arelu_meta.comparison.claim import Claims
 from arelu_meta.comparison.grid import Cell
 from arelu_meta.comparison.job import Job, Outcome
 from arelu_meta.errors import InputError
@@ -38,7 +38,7 @@ def run_cell(job: Job, bar: progress.Bar = progress.silent) -> Outcome:
 
 def _run_locked(job: Job, folder: RunFolder, bar: progress.Bar, start: float) -> Outcome:
     client, experiment_id = open_store(job.execution.experiment)
-    with claimed(client, job.record, job.cell.spec.identity, job.runner):
+    with Claims(client, experiment_id).claimed(job.cell.spec.identity, job.runner):
         earlier = runs_of(client, experiment_id, job.cell)
         finished = [found for found in earlier if found.info.status == "FINISHED"]
         if finished:

@@ -1,20 +1,20 @@
 """A cell is one runner's at a time, also of runners in different folders or on different machines that share a store.
 
-A claim is a tag of the comparison's own run. Whoever runs the cell renews it; one that is no longer renewed, or whose
-process is gone, is nobody's. Within a runner it is free: the runner gives a cell to one worker at a time.
+A claim is a tag of the comparison's MLflow experiment. Whoever runs the cell renews it; one that is no longer renewed,
+or whose process is gone, is nobody's. Within a runner a cell is free: the runner gives it to one worker at a time.
 """
 
-import json
 import os
 import socket
 import threading
 import time
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
 
 from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
+from pydantic import BaseModel, ValidationError
 
 from arelu_meta.errors import InputError
 from arelu_meta.uninterrupted import uninterrupted
@@ -22,29 +22,17 @@ from arelu_meta.uninterrupted import uninterrupted
 TAG = "claim."
 EVERY = 20.0  # seconds between two renewals
 VALID = 90.0  # seconds without one after which a claim is nobody's
+SETTLED = 0.2  # seconds after which a claim made at the same moment would show
 
 
-@dataclass(frozen=True)
-class Holder:
-    """Who runs a cell."""
+class Holder(BaseModel):
+    """Who runs a cell, and when they last said so."""
 
     runner: str
     host: str
     pid: int
     renewed: float
-
-    @classmethod
-    def this_process(cls, runner: str) -> "Holder":
-        """This process, for a runner, now."""
-        return cls(runner, socket.gethostname(), os.getpid(), time.time())
-
-    @classmethod
-    def read(cls, text: str | None) -> "Holder | None":
-        """Read the tag; what is no claim holds nothing."""
-        try:
-            return cls(**json.loads(text)) if text else None
-        except (TypeError, ValueError):
-            return None
+    token: str
 
     def is_at_it(self) -> bool:
         """Tell whether it still runs, as far as can be seen from here."""
@@ -53,37 +41,65 @@ class Holder:
         return self.host != socket.gethostname() or _exists(self.pid)
 
 
-@contextmanager
-def claimed(client: MlflowClient, record: str, cell: str, runner: str) -> Iterator[None]:
-    """Hold a cell of a comparison's run for a runner while it is being run; refuse when another holds it."""
-    key = f"{TAG}{cell[:12]}"
-    holder = Holder.read(client.get_run(record).data.tags.get(key))
-    if holder and holder.runner != runner and holder.is_at_it():
-        raise InputError(
-            f"another runner is at it (process {holder.pid} on {holder.host}); "
-            f"run the comparison again when it has ended"
-        )
+class Claims:
+    """The claims on the cells of one experiment."""
 
-    def renew() -> None:
-        client.set_tag(record, key, json.dumps(asdict(Holder.this_process(runner))))
+    def __init__(self, client: MlflowClient, experiment_id: str) -> None:
+        self._client, self._experiment_id = client, experiment_id
 
-    def go_on_renewing() -> None:
-        while not over.wait(EVERY):
-            with suppress(MlflowException):  # a store that is away for a while: the claim holds for several renewals
-                renew()
+    def holder(self, cell: str) -> Holder | None:
+        """Read a claim; what is none holds nothing."""
+        text = self._client.get_experiment(self._experiment_id).tags.get(_key(cell))
+        try:
+            return Holder.model_validate_json(text) if text else None
+        except ValidationError:
+            return None
 
-    over = threading.Event()
-    with uninterrupted():
-        renew()
-    thread = threading.Thread(target=go_on_renewing, name=f"claim {key}", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
-        with uninterrupted(), suppress(MlflowException):  # its runner took it back already
-            client.delete_tag(record, key)
+    @contextmanager
+    def claimed(self, cell: str, runner: str) -> Iterator[None]:
+        """Hold a cell for a runner while it is being run; refuse when another holds it."""
+        token, over = uuid.uuid4().hex, threading.Event()
+        self._refuse_unless_free(cell, runner)
+        with uninterrupted():
+            self._write(cell, runner, token)
+        time.sleep(SETTLED)
+        self._refuse_unless_free(cell, runner)  # of two at the same moment, the one who wrote last has it
+
+        def renew() -> None:
+            while not over.wait(EVERY):
+                with suppress(MlflowException):  # a store that is away for a while: several renewals may fail
+                    if self._is_held(cell, token):
+                        self._write(cell, runner, token)
+
+        thread = threading.Thread(target=renew, name=f"claim on {cell}", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            with uninterrupted(), suppress(MlflowException):
+                if self._is_held(cell, token):
+                    self._client.delete_experiment_tag(self._experiment_id, _key(cell))
+
+    def _refuse_unless_free(self, cell: str, runner: str) -> None:
+        holder = self.holder(cell)
+        if holder and holder.runner != runner and holder.is_at_it():
+            raise InputError(
+                f"another runner is at it (process {holder.pid} on {holder.host}); "
+                f"run the comparison again when it has ended"
+            )
+
+    def _is_held(self, cell: str, token: str) -> bool:
+        holder = self.holder(cell)
+        return holder is not None and holder.token == token
+
+    def _write(self, cell: str, runner: str, token: str) -> None:
+        holder = Holder(runner=runner, host=socket.gethostname(), pid=os.getpid(), renewed=time.time(), token=token)
+        self._client.set_experiment_tag(self._experiment_id, _key(cell), holder.model_dump_json())
+
+
+def _key(cell: str) -> str:
+    return f"{TAG}{cell[:16]}"
 
 
 def _exists(pid: int) -> bool:

@@ -17,8 +17,6 @@ class Job:
 
     cell: Cell
     execution: Execution
-    record: str
-    """id of the comparison's own run"""
     runner: str
     """who gives it out: no two runners are alike"""
 

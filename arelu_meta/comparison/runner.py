@@ -3,7 +3,7 @@
 import os
 import sys
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -92,6 +92,7 @@ def compare(plan: Plan, workers: AbstractContextManager[Workers]) -> Comparison:
         status = "FAILED"
         try:
             outcomes = _run(plan, record, todo, workers)
+            outcomes = _with_those_of_others(outcomes, record.take_finished(plan.cells, plan.name))
             missing = [f"{outcome.cell.label}: {outcome.reason}" for outcome in outcomes if not outcome.finished]
             share = min(cell.share for cell in plan.cells)
             findings = collect(
@@ -121,7 +122,6 @@ def _run(plan: Plan, record: Record, cells: Sequence[Cell], workers: AbstractCon
             plan.execution.model_copy(
                 update={"experiment": plan.name, "tags": {**plan.execution.tags, **record.tags_for(cell, plan.name)}}
             ),
-            record.run_id,
             runner,
         )
         for cell in cells
@@ -131,6 +131,16 @@ def _run(plan: Plan, record: Record, cells: Sequence[Cell], workers: AbstractCon
         return []
     with workers as pool, Overview(len(cells)) as overview:
         return list(pool.run(jobs, overview))
+
+
+def _with_those_of_others(outcomes: Sequence[Outcome], finished: Mapping[str, str]) -> list[Outcome]:
+    """What another runner was at may be finished by now."""
+    return [
+        Outcome(outcome.cell, run_id=finished[outcome.cell.spec.identity])
+        if not outcome.finished and outcome.cell.spec.identity in finished
+        else outcome
+        for outcome in outcomes
+    ]
 
 
 def _params(plan: Plan) -> dict[str, object]:

@@ -4,30 +4,35 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 
 import pytest
 from mlflow import MlflowClient
 
 from arelu_meta import tracking
-from arelu_meta.comparison import claim, grid
+from arelu_meta.comparison import claim, grid, runner
 from arelu_meta.comparison.cell_run import run_cell, runs_of
-from arelu_meta.comparison.claim import claimed
-from arelu_meta.comparison.job import Job
+from arelu_meta.comparison.claim import Claims
+from arelu_meta.comparison.job import Job, Outcome
 from arelu_meta.errors import InputError
 from arelu_meta.spec import Execution
 from arelu_meta.tracking import open_store
 from tests.tiny_runs import MLFLOW_WARNINGS
 
 pytestmark = MLFLOW_WARNINGS
-CELL, KEY = "0123456789abcdef", "claim.0123456789ab"
+CELL, KEY = "0123456789abcdef-and-more", "claim.0123456789abcdef"
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(claim, "SETTLED", 0.0)
 
 
 @pytest.fixture
-def record(store_uri: str) -> tuple[MlflowClient, str]:
-    """The run of a comparison."""
+def experiment(store_uri: str) -> tuple[MlflowClient, str]:
+    """The experiment of a comparison."""
     assert tracking.store_uri() == store_uri
-    client, experiment_id = open_store("mine")
-    return client, client.create_run(experiment_id).info.run_id
+    return open_store("mine")
 
 
 def ended_process() -> int:
@@ -37,75 +42,110 @@ def ended_process() -> int:
 
 
 def a_claim(**changes: object) -> str:
-    values = {"runner": "other", "host": socket.gethostname(), "pid": os.getpid(), "renewed": time.time()}
+    values = {"runner": "other", "host": socket.gethostname(), "pid": os.getpid(), "renewed": time.time(), "token": "t"}
     return json.dumps({**values, **changes})
 
 
-def tag_of(record: tuple[MlflowClient, str], key: str = KEY) -> str | None:
-    client, run_id = record
-    return client.get_run(run_id).data.tags.get(key)
+def tag_of(experiment: tuple[MlflowClient, str]) -> str | None:
+    client, experiment_id = experiment
+    return client.get_experiment(experiment_id).tags.get(KEY)
 
 
-def test_held_while_it_lasts_also_when_it_fails(record: tuple[MlflowClient, str]):
+def test_held_while_it_lasts_also_when_it_fails(experiment: tuple[MlflowClient, str]):
     def training() -> None:
-        holder = json.loads(tag_of(record) or "")
+        holder = json.loads(tag_of(experiment) or "")
         assert (holder["runner"], holder["host"], holder["pid"]) == ("mine", socket.gethostname(), os.getpid())
         raise ValueError("training broke")
 
-    with pytest.raises(ValueError, match="training broke"), claimed(*record, CELL, "mine"):
+    with pytest.raises(ValueError, match="training broke"), Claims(*experiment).claimed(CELL, "mine"):
         training()
-    assert tag_of(record) is None
+    assert tag_of(experiment) is None
 
 
-def test_renewed(record: tuple[MlflowClient, str], monkeypatch: pytest.MonkeyPatch):
+def test_renewed(experiment: tuple[MlflowClient, str], monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(claim, "EVERY", 0.01)
-    with claimed(*record, CELL, "mine"):
-        first = tag_of(record)
+    with Claims(*experiment).claimed(CELL, "mine"):
+        first = tag_of(experiment)
         deadline = time.monotonic() + 30
-        while tag_of(record) == first:
+        while tag_of(experiment) == first:
             assert time.monotonic() < deadline
             time.sleep(0.01)
 
 
+def test_one_that_was_lost_stays_with_its_new_holder(
+    experiment: tuple[MlflowClient, str], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(claim, "EVERY", 0.01)
+    client, experiment_id = experiment
+    theirs = a_claim()
+    with Claims(*experiment).claimed(CELL, "mine"):
+        client.set_experiment_tag(experiment_id, KEY, theirs)
+        time.sleep(0.2)
+        assert tag_of(experiment) == theirs
+    assert tag_of(experiment) == theirs
+
+
 @pytest.mark.parametrize("host", [socket.gethostname(), "elsewhere"])
-def test_refused_while_another_is_at_it(record: tuple[MlflowClient, str], host: str):
-    client, run_id = record
+def test_refused_while_another_is_at_it(experiment: tuple[MlflowClient, str], host: str):
+    client, experiment_id = experiment
     held = a_claim(host=host)
-    client.set_tag(run_id, KEY, held)
+    client.set_experiment_tag(experiment_id, KEY, held)
     line = rf"^another runner is at it \(process {os.getpid()} on {host}\); run the comparison again when it has ended$"
-    with pytest.raises(InputError, match=line), claimed(*record, CELL, "mine"):
+    with pytest.raises(InputError, match=line), Claims(*experiment).claimed(CELL, "mine"):
         pytest.fail("it was given to two")
-    assert tag_of(record) == held
+    assert tag_of(experiment) == held
+
+
+def test_of_two_at_the_same_moment_one_has_it(experiment: tuple[MlflowClient, str], monkeypatch: pytest.MonkeyPatch):
+    """Both have found it free before either has written."""
+    theirs = a_claim()
+    write = Claims._write
+
+    def both(self: Claims, cell: str, runner: str, token: str) -> None:
+        write(self, cell, runner, token)
+        experiment[0].set_experiment_tag(experiment[1], KEY, theirs)
+
+    monkeypatch.setattr(Claims, "_write", both)
+    with pytest.raises(InputError, match="another runner"), Claims(*experiment).claimed(CELL, "mine"):
+        pytest.fail("it was given to two")
+    assert tag_of(experiment) == theirs
 
 
 @pytest.mark.parametrize(
     "held",
     [
-        a_claim(runner="mine"),
-        a_claim(pid=ended_process()),
-        a_claim(host="elsewhere", renewed=time.time() - claim.VALID - 1),
-        "not a claim",
-        "[]",
+        lambda: a_claim(runner="mine"),
+        lambda: a_claim(pid=ended_process()),
+        lambda: a_claim(host="elsewhere", renewed=time.time() - claim.VALID - 1),
+        lambda: a_claim(pid="x"),
+        lambda: "not a claim",
+        lambda: "[]",
     ],
-    ids=["one's own", "process gone", "not renewed", "no claim", "no claim either"],
+    ids=["one's own", "process gone", "not renewed", "no number", "no claim", "no claim either"],
 )
-def test_nobodys_is_taken(record: tuple[MlflowClient, str], held: str):
-    client, run_id = record
-    client.set_tag(run_id, KEY, held)
-    with claimed(*record, CELL, "mine"):
-        assert json.loads(tag_of(record) or "")["runner"] == "mine"
-    assert tag_of(record) is None
+def test_nobodys_is_taken(experiment: tuple[MlflowClient, str], held: Callable[[], str]):
+    client, experiment_id = experiment
+    client.set_experiment_tag(experiment_id, KEY, held())
+    with Claims(*experiment).claimed(CELL, "mine"):
+        assert json.loads(tag_of(experiment) or "")["runner"] == "mine"
+    assert tag_of(experiment) is None
 
 
-def test_a_cell_that_another_runner_is_at_is_left_alone(record: tuple[MlflowClient, str], tiny_spec):
+def test_a_cell_that_another_runner_is_at_is_left_alone(experiment: tuple[MlflowClient, str], tiny_spec):
     """Its open run was taken for a dead one's, and deleted under it."""
-    client, run_id = record
+    client, experiment_id = experiment
     cell = grid.Cell({"activation": "arelu"}, tiny_spec())
-    client.set_tag(run_id, f"claim.{cell.spec.identity[:12]}", a_claim(host="elsewhere"))
-    experiment_id = client.get_run(run_id).info.experiment_id
+    client.set_experiment_tag(experiment_id, f"claim.{cell.spec.identity[:16]}", a_claim(host="elsewhere"))
     client.create_run(experiment_id, tags={"spec_hash": cell.spec.identity})
-    outcome = run_cell(Job(cell, Execution(experiment="mine"), run_id, "mine"))
+    outcome = run_cell(Job(cell, Execution(experiment="mine"), "mine"))
     assert not outcome.finished
     assert outcome.final
     assert outcome.reason.startswith("another runner is at it")
     assert [run.info.status for run in runs_of(client, experiment_id, cell)] == ["RUNNING"]
+
+
+def test_what_others_finished_meanwhile_is_not_missing(tiny_spec):
+    here, there, nowhere = (grid.Cell({"activation": "arelu"}, tiny_spec(seed=seed)) for seed in range(3))
+    outcomes = [Outcome(here, run_id="a"), Outcome(there, reason="another"), Outcome(nowhere, reason="broke")]
+    kept = runner._with_those_of_others(outcomes, {here.spec.identity: "z", there.spec.identity: "b"})
+    assert [(outcome.run_id, outcome.reason) for outcome in kept] == [("a", ""), ("b", ""), ("", "broke")]
