@@ -50,6 +50,7 @@ def test_tables(quick: list[str | None], capsys: pytest.CaptureFixture[str]):
     assert quick == [None] * len(benchmarks.names())
 
 
+@pytest.mark.usefixtures("store")
 def test_a_profile_of_our_own_way(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
     x = torch.ones(64, 64)
 

@@ -206,10 +206,9 @@ def test_what_a_method_does_not_have_cannot_be_set(training, change, message):
 
 
 @pytest.fixture(scope="module")
-def stored(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[FewShotModel, str]]:
-    """A model in an MLflow run, and the run's id; the store stays set for the module."""
+def stored_once(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, FewShotModel, str]:
+    """A folder with a store, a model in an MLflow run of it, and the run's id."""
     folder = tmp_path_factory.mktemp("stored")
-    before = mlflow.get_tracking_uri()
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         patch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{folder / 'mlflow.db'}")
@@ -220,7 +219,20 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[FewShotMo
         model.save(folder / "plain")
         with track(model.spec, experiment="models", name="tiny", tags={}) as tracker:
             tracker.few_shot_model(folder / "plain", channels=1, image_size=(28, 28))
-        yield model, tracker.run_id
+    return folder, model, tracker.run_id
+
+
+@pytest.fixture
+def stored(
+    stored_once: tuple[Path, FewShotModel, str], monkeypatch: pytest.MonkeyPatch
+) -> Iterator[tuple[FewShotModel, str]]:
+    """The model and its run's id; the store is this test's."""
+    folder, *model_and_run = stored_once
+    before = mlflow.get_tracking_uri()
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{folder / 'mlflow.db'}")
+    mlflow.set_tracking_uri(f"sqlite:///{folder / 'mlflow.db'}")
+    yield tuple(model_and_run)
     mlflow.set_tracking_uri(before)
 
 
