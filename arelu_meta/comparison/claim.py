@@ -60,10 +60,6 @@ class Claims:
         """Hold a cell for a runner while it is being run; refuse when another holds it."""
         token, over = uuid.uuid4().hex, threading.Event()
         self._refuse_unless_free(cell, runner)
-        with uninterrupted():
-            self._write(cell, runner, token)
-        time.sleep(SETTLED)
-        self._refuse_unless_free(cell, runner)  # of two at the same moment, the one who wrote last has it
 
         def renew() -> None:
             while not over.wait(EVERY):
@@ -72,11 +68,17 @@ class Claims:
                         self._write(cell, runner, token)
 
         thread = threading.Thread(target=renew, name=f"claim on {cell}", daemon=True)
-        thread.start()
         try:
+            with uninterrupted():
+                self._write(cell, runner, token)
+            time.sleep(SETTLED)
+            self._refuse_unless_free(cell, runner)  # of two at the same moment, the one who wrote last has it
+            thread.start()
             yield
         finally:
             over.set()
+            if thread.ident is not None:
+                thread.join(timeout=EVERY)  # or it might write once more after the tag is gone
             with uninterrupted(), suppress(MlflowException):
                 if self._is_held(cell, token):
                     self._client.delete_experiment_tag(self._experiment_id, _key(cell))
@@ -107,6 +109,6 @@ def _exists(pid: int) -> bool:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
-    except PermissionError:
+    except PermissionError:  # another user's
         return True
     return True

@@ -92,7 +92,8 @@ def compare(plan: Plan, workers: AbstractContextManager[Workers]) -> Comparison:
         status = "FAILED"
         try:
             outcomes = _run(plan, record, todo, workers)
-            outcomes = _with_those_of_others(outcomes, record.take_finished(plan.cells, plan.name))
+            if not all(outcome.finished for outcome in outcomes):
+                outcomes = _with_those_of_others(outcomes, record.take_finished(plan.cells, plan.name))
             missing = [f"{outcome.cell.label}: {outcome.reason}" for outcome in outcomes if not outcome.finished]
             share = min(cell.share for cell in plan.cells)
             findings = collect(
