@@ -16,7 +16,7 @@ from arelu_meta.learners.learner import Learner
 from arelu_meta.learners.operation_tape import Recording, Tape
 from arelu_meta.learners.outer_step import QueryLoss, add_gradient
 
-PAYS_AFTER = 30  # steps: recording takes as long as six to fifteen, and a repetition saves a quarter of one or more
+PAYS_AFTER = 30  # steps: recording takes as long as six to fifteen, and a repetition saves about a quarter of one
 KINDS = 8  # of steps kept; a run has one or two
 KNOWN = frozenset({"arelu_meta", "builtins", "torch", "torchvision"})
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
@@ -110,7 +110,7 @@ class RepeatedStep:
 
 
 def _settings(module: nn.Module) -> list[Hashable]:
-    return [module, *((name, value) for name, value in vars(module).items() if isinstance(value, PLAIN))]
+    return [module, *((name, repr(value)) for name, value in vars(module).items() if isinstance(value, PLAIN))]
 
 
 def _is_pure(state: nn.Module) -> bool:

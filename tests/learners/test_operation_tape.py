@@ -79,20 +79,19 @@ def test_a_part_of_memory_is_that_of_the_input():
 @pytest.mark.parametrize(
     ("function", "obstacle"),
     [
-        (lambda x: x * x.sum().item(), "it looks at a number (aten._local_scalar_dense.default)"),
-        (lambda x: x if x.sum() > 0 else -x, "it looks at a number (aten._local_scalar_dense.default)"),
-        (lambda x: x[x > 0], "the shape of a result depends on numbers (aten.index.Tensor)"),
-        (lambda x: x + torch.rand(2), "it draws random numbers (aten.rand.default)"),
-        (lambda x: torch.dropout(x, 0.5, True), "it draws random numbers (aten.native_dropout.default)"),
-        (lambda x: x.as_strided((1,), (1,), 1), "it reads from a place in memory (aten.as_strided.default)"),
+        (lambda x: x * x.sum().item(), "it looks at a number (aten."),
+        (lambda x: x if x.sum() > 0 else -x, "it looks at a number (aten."),
+        (lambda x: x[x > 0], "the shape of a result depends on numbers (aten."),
+        (lambda x: x + torch.rand(2), "it draws random numbers (aten."),
+        (lambda x: torch.dropout(x, 0.5, True), "it draws random numbers (aten."),
+        (lambda x: x.as_strided((1,), (1,), 1), "it reads from a place in memory (aten."),
         (lambda x: x * WEIGHT[:2], "it uses a tensor (3,) from outside"),
     ],
 )
 def test_what_cannot_be_repeated_is_named(function: Callable[[Tensor], Tensor], obstacle: str):
     tape, found = recorded(function, torch.ones(2))
     assert tape is None
-    assert found.startswith(obstacle.partition(" (aten")[0])
-    assert "aten" not in obstacle or "(aten." in found
+    assert found.startswith(obstacle)
 
 
 def test_one_tensor_for_two_inputs():

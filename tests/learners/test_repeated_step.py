@@ -153,6 +153,7 @@ def replace_twice(learner: GradientLearner) -> None:
 
 
 CHANGES: dict[str, Callable[[GradientLearner], object]] = {
+    "a note that cannot be hashed": lambda learner: setattr(learner.network[2], "note", ([1],)),
     "a setting": lambda learner: setattr(learner.network[2], "negative_slope", 0.9),
     "a module": replace_twice,
     "the network": lambda learner: setattr(learner, "network", leaky(0.9)),
@@ -165,19 +166,42 @@ CHANGES: dict[str, Callable[[GradientLearner], object]] = {
 }
 
 
+def replace_buffers(learner: GradientLearner) -> None:
+    for module in learner.network.modules():
+        for name, buffer in list(module.named_buffers(recurse=False)):
+            setattr(module, name, buffer * 3)
+
+
+def widen_norms(learner: GradientLearner) -> None:
+    for module in learner.network.modules():
+        if hasattr(module, "eps"):
+            module.eps = 1.0
+
+
+@pytest.mark.parametrize("change", [replace_buffers, widen_norms])
+def test_what_changes_in_a_backbone_after_the_recording_is_noticed(change: Callable[[GradientLearner], None]):
+    check_change_is_noticed(change, lambda: conv4("arelu_frozen", torch.float32), size=16)
+
+
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 def test_what_changes_after_the_recording_is_noticed(change: Callable[[GradientLearner], object]):
+    check_change_is_noticed(change, leaky, size=4)
+
+
+def check_change_is_noticed(
+    change: Callable[[GradientLearner], object], network: Callable[[], nn.Module], size: int
+) -> None:
     found = []
     for repeat in (False, True):
-        learner = learners.build("maml", leaky(), inner_lr=0.1, inner_steps=1)
+        learner = learners.build("maml", network(), inner_lr=0.1, inner_steps=1)
         if repeat:
             repeat_steps(learner, after=0)
-        for batch in batches_of(0, 1, size=4):
+        for batch in batches_of(0, 1, size=size):
             learner.meta_step(batch, progress=0.0)
         assert tapes(learner) == repeat
         change(learner)
         learner.network.zero_grad()
-        last = episodes(dtype=next(learner.network.parameters()).dtype, seed=2)
+        last = episodes(size=size, dtype=next(learner.network.parameters()).dtype, seed=2)
         found.append([learner.meta_step(last, progress=0.0).loss, *(p.grad for p in learner.network.parameters())])
     assert all(torch.equal(one, other) for one, other in zip(*found, strict=True))
 
