@@ -23,9 +23,8 @@ STYLES: dict[str, str | tuple[int, tuple[int, ...]]] = {"": "-", "6 3": "--", "2
 def figures(said: Content) -> dict[str, tuple[Figure, str]]:
     """All figures of a report with their captions, by the name of their file."""
     findings, found = said.analysis.findings, {}
-    judged = said.analysis.judged
+    judged, drawn = said.analysis.judged, looks(said.analysis)
     for number, comparison in enumerate(judged, 1):
-        drawn = looks(findings, comparison)
         place = f"-{number}" if len(judged) > 1 else ""
         about = f" ({comparison.label})" if comparison.label else ""
         caption = f"{findings.metric} of every seed, and differences to {findings.baseline}{about}"
@@ -33,7 +32,7 @@ def figures(said: Content) -> dict[str, tuple[Figure, str]]:
         for chart in curves(findings, comparison):
             found[f"curve-{chart.key}{place}"] = lines_figure(chart, drawn), f"{chart.title}{about}"
     for chart in over_rates(said.analysis):
-        found[chart.key] = lines_figure(chart, looks(findings, judged[0])), chart.title
+        found[chart.key] = lines_figure(chart, drawn), chart.title
     return found
 
 

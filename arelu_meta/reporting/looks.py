@@ -2,9 +2,8 @@
 
 from dataclasses import dataclass
 
-from arelu_meta.reporting.arms import Comparison
+from arelu_meta.reporting.analysis import Analysis
 from arelu_meta.reporting.controls import explained_arm
-from arelu_meta.reporting.findings import Findings
 from arelu_meta.reporting.table import role
 
 IN_FRONT = 7
@@ -24,11 +23,16 @@ class Look:
     """Whether it has a colour to itself, and is shown from the start where many lines would cover each other."""
 
 
-def looks(findings: Findings, comparison: Comparison) -> list[Look]:
-    """Baseline, explained arm, controls, then the others from the best on."""
-    subject = explained_arm(findings, comparison)
-    best = [arm.name for arm in comparison.arms]
-    first = [name for name in (findings.baseline, subject, *findings.controls) if name in best]
+def looks(analysis: Analysis) -> list[Look]:
+    """Baseline, explained arm, controls, then the others from the best on, by their places in all comparisons."""
+    findings, judged = analysis.findings, analysis.judged
+    places: dict[str, list[int]] = {}
+    for comparison in judged:
+        for place, arm in enumerate(comparison.arms):
+            places.setdefault(arm.name, []).append(place)
+    best = sorted(places, key=lambda name: sum(places[name]) / len(places[name]))
+    subjects = [explained_arm(findings, comparison) for comparison in judged]
+    first = [name for name in (findings.baseline, *subjects, *findings.controls) if name in places]
     names = list(dict.fromkeys([*(name for name in first if name), *best]))
     return [
         Look(name, role(findings, name), ORDER[number % 7], DASHES[number // 7 % len(DASHES)], number < IN_FRONT)

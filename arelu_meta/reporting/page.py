@@ -55,7 +55,7 @@ def _verdict(content: Content) -> Markup:
 def _comparison(content: Content, comparison: Comparison, number: int) -> Markup:
     part, group = content.parts[number], f"s{number}"
     findings = content.analysis.findings
-    drawn = looks(findings, comparison)
+    drawn = [look for look in looks(content.analysis) if comparison.arm(look.name) is not None]
     others = [other for other in (content.controls[number], content.further[number]) if other is not None]
     beside = join([join([tag("h3", other.title), _table(other)]) for other in others])
     heading = tag("h2", part.title)
@@ -73,7 +73,7 @@ def _rates(content: Content, parts: tuple[Part, ...]) -> Markup:
     if not parts:
         return EMPTY
     analysis = content.analysis
-    drawn = looks(analysis.findings, analysis.judged[0])
+    drawn = looks(analysis)
     charts = over_rates(analysis)
     plots = [legend(drawn, "rates"), _charts(charts, drawn, "rates")] if charts else []
     tables = [tag("details", tag("summary", part.title), _table(part)) for part in parts]

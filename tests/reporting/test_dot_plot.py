@@ -9,8 +9,8 @@ from tests.reporting.sweeps import sweep
 
 def drawn(**fields: object) -> str:
     findings = sweep(**fields)
-    comparison = analyse(findings).judged[0]
-    return dot_plot(findings, comparison, looks(findings, comparison), content(findings).numbers)
+    analysis = analyse(findings)
+    return dot_plot(findings, analysis.judged[0], looks(analysis), content(findings).numbers)
 
 
 def test_places_are_proportional():
