@@ -7,6 +7,7 @@ from arelu_meta.reporting.controls import Control, against_controls, explained_a
 from arelu_meta.reporting.findings import Findings
 from arelu_meta.reporting.numbers import Numbers, stated_p
 from arelu_meta.reporting.paired import Paired
+from arelu_meta.reporting.settings import label
 
 
 def verdict(findings: Findings, comparison: Comparison, numbers: Numbers) -> str:
@@ -41,7 +42,19 @@ def _circumstances(findings: Findings, comparison: Comparison) -> str:
         parts.append(f"protocol {findings.protocol['protocol']}")
     if findings.budget < 1:
         parts.append(f"only {100 * findings.budget:g} % of the full training")
+    parts.append(_untried(findings, comparison))
     return ", ".join(part for part in parts if part)
+
+
+def _untried(findings: Findings, comparison: Comparison) -> str:
+    """Name those of the two arms a verdict is about that chose the smallest or largest setting they were offered."""
+    names = (findings.baseline, explained_arm(findings, comparison))
+    arms = [arm for arm in map(comparison.arm, names) if arm is not None]
+    edge = [f"{arm.name} ({label(arm.choice.setting)})" for arm in arms if arm.choice and arm.choice.at_edge]
+    if not edge:
+        return ""
+    are = "is" if len(edge) == 1 else "are"
+    return f"but {_listed(edge, 'and')} {are} best at the edge of what was tried: a wider grid may decide otherwise"
 
 
 def _untested(findings: Findings, comparison: Comparison, numbers: Numbers) -> str:

@@ -132,3 +132,15 @@ def test_several_settings_have_a_verdict_each():
     both = pd.concat([findings.runs.assign(shots=1), findings.runs.assign(shots=5)])
     said = content(replace(findings, runs=both, axes=("activation", "shots")))
     assert [title for title, _ in said.verdicts] == ["shots = 1", "shots = 5"]
+
+
+def test_a_choice_at_the_edge_is_part_of_the_verdict():
+    """Whoever chose the largest rate offered might have done better with a larger one: no verdict without that."""
+    arms, rates = {"relu": 60.0, "arelu": 75.0}, (0.001, 0.01, 0.1)
+    inside = verdict(sweep(arms, lrs=rates, best_lr={"relu": 0.01, "arelu": 0.01}, arm_sd=0.3))
+    assert "edge" not in inside
+    one = verdict(sweep(arms, lrs=rates, best_lr={"relu": 0.1, "arelu": 0.01}, arm_sd=0.3))
+    assert ", but relu (lr = 0.1) is best at the edge of what was tried: a wider grid may decide otherwise)." in one
+    both = verdict(sweep(arms, lrs=rates, best_lr={"relu": 0.1, "arelu": 0.001}, arm_sd=0.3))
+    assert ", but relu (lr = 0.1) and arelu (lr = 0.001) are best at the edge of what was tried" in both
+    assert both.count(". ") == 1  # still two sentences
