@@ -17,6 +17,8 @@ BUILT_IN = {
     "cifar100": 150,
     "gain_controls": 30,
     "glyphs": 15,
+    "inner_rates": 60,
+    "learning_rates": 175,
     "maml_digits": 15,
     "maml_mnist": 150,
     "mnist_20_epochs": 880,
