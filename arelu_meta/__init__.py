@@ -4,9 +4,14 @@ Importing the package loads neither torch nor mlflow; its parts do when they are
 """
 
 import importlib
+import os
 from typing import Any
 
 __version__ = "0.1.0"
+
+# MLflow reads these when it is first imported, wherever that is.
+os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # a research tool sends nothing home
+os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")  # a model here is a few small files
 
 
 def __getattr__(name: str) -> Any:

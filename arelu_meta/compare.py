@@ -6,7 +6,6 @@ python -m arelu_meta.compare my_experiment.toml --dry-run
 """
 
 import argparse
-import os
 import shlex
 import sys
 from collections.abc import Sequence
@@ -96,7 +95,7 @@ def _compare(
     from arelu_meta.comparison.runner import Plan, compare
     from arelu_meta.outcomes.text import block, where_to_look
     from arelu_meta.reporting.report import summary
-    from arelu_meta.tracking import DEFAULT_URI
+    from arelu_meta.store import store_uri
 
     workers = min(given.workers, len(cells))
     pool: Pool | RayCluster
@@ -119,8 +118,7 @@ def _compare(
     except KeyboardInterrupt:
         sys.stderr.write(f"to go on where it stopped: {words}\n")
         raise
-    uri = os.environ.get("MLFLOW_TRACKING_URI") or DEFAULT_URI
-    places = [("report", f"{done.folder}/"), *where_to_look(done.record.run_id, done.record.experiment_id, uri)]
+    places = [("report", f"{done.folder}/"), *where_to_look(done.record.run_id, done.record.experiment_id, store_uri())]
     said = "no cell has finished" if done.findings.runs.empty else summary(done.findings)
     sys.stdout.write(f"{said}\n\n{block('where it is', places)}\n")
     if done.failed:

@@ -46,13 +46,13 @@ def command(argv: Sequence[str] | None = None) -> None:
     )
     if not all(seed.isdecimal() for seed in given.seeds):
         raise InputError(f"--seeds {' '.join(given.seeds)}: give whole numbers from 0 on")
-    from arelu_meta import tracking
     from arelu_meta.comparison import learning_rates
     from arelu_meta.figures import rate_figure
+    from arelu_meta.store import open_store
 
     lrs = learning_rates.rates(given.lr_sweep)
     specs = learning_rates.cells(spec, given.arms, lrs, [int(seed) for seed in given.seeds])
-    tracking.check_store(execution.experiment)
+    open_store(execution.experiment)
     done = 0
 
     def on_point(point: "Point", found: bool) -> None:

@@ -1,24 +1,23 @@
-"""MLflow tracking of a run: parameters, tags, metrics in batches, figures, the model; and an honest end state.
-
-The store is `sqlite:///mlflow.db` in the working folder unless MLFLOW_TRACKING_URI says otherwise.
-"""
+"""MLflow tracking of a run: parameters, tags, metrics in batches, figures, the model; and an honest end state."""
 
 import copy
 import logging
-import os
 import platform
-import sqlite3
 import subprocess
 import tempfile
 import time
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import mlflow
 import numpy as np
 import torch
+from mlflow import MlflowClient
+from mlflow.entities import Metric, RunStatus
+from mlflow.exceptions import MlflowException
 from safetensors.torch import save_file
 
 from arelu_meta import __version__
@@ -27,21 +26,12 @@ from arelu_meta.data.inputs import inputs_of
 from arelu_meta.data.splits import Split
 from arelu_meta.errors import InputError
 from arelu_meta.spec import Spec
+from arelu_meta.store import open_store, run_status, store_uri
 from arelu_meta.uninterrupted import uninterrupted
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # a research tool sends nothing home
-os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")  # a model here is a few small files
-
-import mlflow
-from filelock import FileLock
-from mlflow import MlflowClient
-from mlflow.entities import Metric, RunStatus
-from mlflow.exceptions import MlflowException
-
-DEFAULT_URI = "sqlite:///mlflow.db"
 FLUSH_METRICS = 500
 WEIGHTS_FILE = "weights.safetensors"
 FEW_SHOT_LOADER = "arelu_meta.few_shot_model"  # weights and a spec: no pickle
@@ -210,61 +200,12 @@ def few_shot_data(folder: Path) -> Path:
     return folder / str(flavour["data"])
 
 
-def store_uri() -> str:
-    """The address of the store in use."""
-    return os.environ.get("MLFLOW_TRACKING_URI") or DEFAULT_URI
-
-
-def check_store(experiment: str) -> None:
-    """Make sure that the store can be written, before anything else is."""
-    open_store(experiment)
-
-
-def open_store(experiment: str) -> tuple[MlflowClient, str]:
-    """Connect to the store of this environment and give the id of the experiment in it, made where it is missing."""
-    return _open_store(store_uri(), experiment)
-
-
-def run_tags(run_id: str) -> dict[str, str]:
-    """Identity and task of a stored run."""
-    mlflow.set_tracking_uri(store_uri())
-    try:
-        data = MlflowClient().get_run(run_id).data
-        return {"spec_hash": data.tags["spec_hash"], "task": data.params["task"]}
-    except (MlflowException, KeyError) as error:
-        reason = "it has no spec_hash" if isinstance(error, KeyError) else str(error).splitlines()[0]
-        raise InputError(f"no run {run_id!r} of arelu_meta in {store_uri()} ({reason}); check the id") from error
-
-
-def attach_figure(run_id: str, figure: "Figure", path: str) -> None:
-    """Add a figure to the artifacts of a stored run."""
-    mlflow.set_tracking_uri(store_uri())
-    try:
-        MlflowClient().log_figure(run_id, figure, path)
-    except MlflowException as error:
-        raise InputError(
-            f"cannot add {path} to run {run_id!r} in {store_uri()}: {str(error).splitlines()[0]}"
-        ) from error
-
-
-def finished_metrics(spec: Spec, *, experiment: str) -> tuple[str, dict[str, float]] | None:
-    """Run id and last metrics of a finished run of this very spec, the latest; None without one, or without a store."""
-    uri = store_uri()
-    if uri.startswith("sqlite:///") and not Path(uri.removeprefix("sqlite:///")).exists():
-        return None  # nothing is written before the run itself is sure to start
-    client, experiment_id = _open_store(uri, experiment)
-    condition = f"tags.spec_hash = '{spec.identity}' and attributes.status = 'FINISHED'"
-    runs = client.search_runs([experiment_id], condition, order_by=["attributes.end_time DESC"], max_results=1)
-    return (runs[0].info.run_id, dict(runs[0].data.metrics)) if runs else None
-
-
 @contextmanager
 def track(
     spec: Spec, *, experiment: str, name: str, tags: Mapping[str, str], resumed_run: str | None = None
 ) -> Iterator[Tracker]:
     """Open a run, or a resumed one again, and close it as FINISHED, FAILED (an error) or KILLED (an interruption)."""
-    uri = store_uri()
-    client, experiment_id = _open_store(uri, experiment)
+    client, experiment_id = open_store(experiment)
     common = {
         "spec_hash": spec.identity,
         "arelu_meta": __version__,
@@ -273,12 +214,12 @@ def track(
         "git_commit": _git_commit(),
     }
     tracker: Tracker | None = None
-    run_id = resumed_run if resumed_run and _status(client, resumed_run) else None
+    run_id = resumed_run if resumed_run and run_status(client, resumed_run) else None
     status = RunStatus.FAILED
     try:
         with uninterrupted():
             run = mlflow.start_run(run_id, experiment_id, name, tags={**common, **tags})
-            tracker = Tracker(client, run.info.run_id, experiment_id, uri)
+            tracker = Tracker(client, run.info.run_id, experiment_id, store_uri())
             mlflow.log_params({key: value for key, value in spec.flat().items() if value not in ({}, "")})
             tracker.record(spec.model_dump(mode="json"), "spec.json")
         yield tracker
@@ -295,56 +236,6 @@ def track(
                     tracker.flush()
                 finally:
                     mlflow.end_run(RunStatus.to_string(status))
-
-
-def has_finished(run_id: str) -> bool:
-    """Tell whether a run is in the store of this environment, and over."""
-    return _status(MlflowClient(store_uri()), run_id) == RunStatus.to_string(RunStatus.FINISHED)
-
-
-def _status(client: MlflowClient, run_id: str) -> str | None:
-    """How a run stands; None when it is not in the store, or in its trash."""
-    try:
-        info = client.get_run(run_id).info
-    except MlflowException:
-        return None
-    return info.status if info.lifecycle_stage == "active" else None
-
-
-def _open_store(uri: str, experiment: str) -> tuple[MlflowClient, str]:
-    """Connect, create what is missing, and find or create the experiment; one process at a time for a file of our own.
-
-    Several processes that create the tables of one new SQLite file at once break each other.
-    """
-    for noisy in ("mlflow", "alembic"):
-        logging.getLogger(noisy).setLevel(logging.WARNING)
-    try:
-        with _store_lock(uri):
-            mlflow.set_tracking_uri(uri)
-            client = MlflowClient()
-            found = client.get_experiment_by_name(experiment)
-            return client, found.experiment_id if found else client.create_experiment(experiment)
-    except Exception as error:
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise InputError(
-            f"cannot use the MLflow store {uri}: {reason}; set MLFLOW_TRACKING_URI to one that can be written"
-        ) from error
-
-
-@contextmanager
-def _store_lock(uri: str) -> Iterator[None]:
-    if not uri.startswith("sqlite:///"):
-        yield
-        return
-    path = Path(uri.removeprefix("sqlite:///"))
-    if not path.parent.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
-        raise PermissionError(f"{path} cannot be written")
-    if path.exists():
-        # MLflow would try for two minutes to open what is no database.
-        with closing(sqlite3.connect(path)) as connection:
-            connection.execute("PRAGMA schema_version")
-    with FileLock(f"{path}.lock"):
-        yield
 
 
 @contextmanager

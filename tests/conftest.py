@@ -56,10 +56,9 @@ def new_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     whatever ran later without one would be recorded in what every test copies.
     """
     path = tmp_path_factory.mktemp("store") / "mlflow.db"
-    script = "import sys; from arelu_meta.tracking import _open_store; _open_store(sys.argv[1], 'unused')"
-    command = [sys.executable, "-c", script, f"sqlite:///{path}"]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    subprocess.run(command, check=True, capture_output=True, cwd=path.parent, env=environment)
+    script = "from arelu_meta.store import open_store; open_store('unused')"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "MLFLOW_TRACKING_URI": f"sqlite:///{path}"}
+    subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, cwd=path.parent, env=environment)
     return path
 
 

@@ -34,7 +34,7 @@ LAYERS = (
     {"spec"},
     {"spec_execution", "spec_supervised"},
     {"spec_finetune"},
-    {"spec_kinds"},
+    {"spec_kinds", "store"},
     {"cli", "engine", "figures", "rundir", "tabular", "tracking"},
     {"few_shot_model", "layer_figures"},
     {"explain", "outcomes", "surgery"},
@@ -129,3 +129,9 @@ def test_imports_no_torch(python: Callable[..., subprocess.CompletedProcess[str]
     code = f"import sys, arelu_meta.{part}; print(sorted({{'torch', 'mlflow', 'matplotlib'}} & set(sys.modules)))"
     done = python("-c", code)
     assert done.stdout == "[]\n", done.stderr
+
+
+def test_a_runner_of_comparisons_loads_no_torch(python: Callable[..., subprocess.CompletedProcess[str]]):
+    """Its workers do; it would only start later."""
+    done = python("-c", "import sys, arelu_meta.comparison.runner; print('torch' in sys.modules)")
+    assert done.stdout == "False\n", done.stderr

@@ -9,13 +9,11 @@ from mlflow.entities import Run
 from arelu_meta import progress
 from arelu_meta.comparison.claim import Claims
 from arelu_meta.comparison.grid import Cell
-from arelu_meta.comparison.job import Job, Outcome
+from arelu_meta.comparison.job import SECONDS, Job, Outcome
 from arelu_meta.errors import InputError
 from arelu_meta.run import run
 from arelu_meta.rundir import RunFolder
-from arelu_meta.tracking import open_store
-
-SECONDS = "comparison.seconds"
+from arelu_meta.store import open_store
 
 
 def run_cell(job: Job, bar: progress.Bar = progress.silent) -> Outcome:

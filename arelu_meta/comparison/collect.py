@@ -11,8 +11,8 @@ from mlflow.entities import Run
 from mlflow.exceptions import MlflowException
 
 from arelu_meta.comparison.budget import scaled_metric
-from arelu_meta.comparison.cell_run import SECONDS
 from arelu_meta.comparison.experiment import Experiment
+from arelu_meta.comparison.job import SECONDS
 from arelu_meta.comparison.measures import is_share
 from arelu_meta.comparison.record import Record, place
 from arelu_meta.reporting.findings import Findings

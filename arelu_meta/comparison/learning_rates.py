@@ -6,11 +6,12 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from arelu_meta import progress, tracking
+from arelu_meta import progress
 from arelu_meta.errors import InputError, RunError
 from arelu_meta.run import run
 from arelu_meta.spec import Execution
 from arelu_meta.spec_finetune import FineTuneSpec
+from arelu_meta.store import finished_metrics
 from arelu_meta.tables import text_table
 from arelu_meta.validation import FLAGS, validated
 
@@ -85,7 +86,7 @@ def sweep(
     """Run every cell, or take it from the store where the same run has finished; the flag says which."""
     points = []
     for spec in specs:
-        found = tracking.finished_metrics(spec, experiment=execution.experiment)
+        found = finished_metrics(spec, experiment=execution.experiment)
         if found is None:
             try:
                 result = run(spec, execution, bar=bar)

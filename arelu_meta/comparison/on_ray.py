@@ -80,9 +80,9 @@ class RayCluster:
 
     def _environment(self) -> dict[str, str]:
         """What a cell's process is told: threads before torch starts, and the one store for all."""
-        from arelu_meta.tracking import DEFAULT_URI
+        from arelu_meta.store import store_uri
 
-        uri = os.environ.get("MLFLOW_TRACKING_URI") or DEFAULT_URI
+        uri = store_uri()
         if uri.startswith(SQLITE):
             uri = f"{SQLITE}{Path(uri.removeprefix(SQLITE)).resolve()}"
         runs = str(Path(os.environ.get("ARELU_META_RUNS") or "runs").resolve())

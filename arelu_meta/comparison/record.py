@@ -15,7 +15,7 @@ from arelu_meta import __version__
 from arelu_meta.comparison.grid import Cell
 from arelu_meta.comparison.selection import written
 from arelu_meta.errors import InputError
-from arelu_meta.tracking import open_store
+from arelu_meta.store import open_store
 from arelu_meta.uninterrupted import uninterrupted
 
 NAME, HASH, PLACE = "comparison", "comparison.hash", "comparison.cell"

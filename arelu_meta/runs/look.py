@@ -17,7 +17,7 @@ from arelu_meta.rundir import RunFolder
 from arelu_meta.runs.classify import build_classifier
 from arelu_meta.runs.split import load_split
 from arelu_meta.spec_supervised import ClassifySpec
-from arelu_meta.tracking import attach_figure, run_tags
+from arelu_meta.store import attach_figure, run_tags
 from arelu_meta.validation import validated
 
 

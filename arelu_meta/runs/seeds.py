@@ -15,7 +15,7 @@ from arelu_meta.seeding import global_stream
 from arelu_meta.spec import Spec
 from arelu_meta.spec_execution import TrainingExecution, seed_numbers
 from arelu_meta.spec_supervised import ClassifySpec, SegmentSpec
-from arelu_meta.tracking import finished_metrics, store_uri
+from arelu_meta.store import finished_metrics, store_uri
 
 
 def run_seeds(spec: Spec, execution: TrainingExecution, bar: progress.Bar = progress.silent) -> SeedsResult:

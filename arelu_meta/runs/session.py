@@ -14,7 +14,8 @@ from arelu_meta.data.splits import Split
 from arelu_meta.device import resolve_device
 from arelu_meta.rundir import RunFolder
 from arelu_meta.spec import Execution, Spec
-from arelu_meta.tracking import NoTracker, Tracker, check_store, has_finished, track
+from arelu_meta.store import has_finished, open_store
+from arelu_meta.tracking import NoTracker, Tracker, track
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ def session(
 ) -> Iterator[Session]:
     """Open the run's folder and its MLflow run; to be entered when all that wrong input can break has been built."""
     if distributed.rank() == 0:
-        check_store(execution.experiment)  # first: where it cannot be used, no folder is to be left either
+        open_store(execution.experiment)  # first: where it cannot be used, no folder is to be left either
     folder = RunFolder(spec)
     folder.create()
     checkpoint = _unfinished(folder.load()) if execution.resume else None

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from arelu_meta import tracking
 from arelu_meta.benchmarks import commands
+from arelu_meta.store import store_uri
 
 
 @pytest.mark.parametrize("store", ["sqlite:///mine.db", None])
@@ -17,7 +17,7 @@ def test_the_tracked_run_has_a_store_named_in_full(store: str | None, monkeypatc
         monkeypatch.setenv("MLFLOW_TRACKING_URI", store)
     before = Path.cwd()
     with commands._at(tmp_path):
-        assert tracking.store_uri() == f"sqlite:///{tmp_path.resolve()}/mlflow.db"
+        assert store_uri() == f"sqlite:///{tmp_path.resolve()}/mlflow.db"
         assert Path.cwd() == tmp_path.resolve()
     assert os.environ.get("MLFLOW_TRACKING_URI") == store
     assert Path.cwd() == before

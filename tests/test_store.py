@@ -1,0 +1,72 @@
+"""The MLflow store: what cannot be one is refused, and MLflow is kept from reporting to its makers."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from arelu_meta.errors import InputError
+from arelu_meta.store import open_store
+
+CONTINUOUS_INTEGRATION = ("CI", "PYTEST_CURRENT_TEST", "GITHUB_ACTIONS", "GITLAB_CI", "MLFLOW_DISABLE_TELEMETRY")
+
+
+def unwritable(tmp_path: Path, kind: str) -> Path:
+    if kind == "missing folder":
+        return tmp_path / "no" / "such" / "mlflow.db"
+    path = tmp_path / "mlflow.db"
+    if kind == "folder":
+        path.mkdir()
+    else:
+        path.write_text("this is a letter, not a database, and long enough to be read as a header" * 20)
+    return path
+
+
+@pytest.mark.parametrize("kind", ["missing folder", "folder", "no database"])
+def test_a_store_that_cannot_be_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str):
+    """One line with the store and the remedy, at once, and nothing made beside it."""
+    path = unwritable(tmp_path, kind)
+    before = sorted(tmp_path.rglob("*"))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{path}")
+    with pytest.raises(InputError, match=r"cannot use the MLflow store .*; set MLFLOW") as raised:
+        open_store("tests")
+    assert "\n" not in str(raised.value)
+    assert str(path) in str(raised.value)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_folder_without_permission(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    folder = tmp_path / "closed"
+    folder.mkdir(mode=0o500)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{folder / 'mlflow.db'}")
+    with pytest.raises(InputError, match="cannot be written"):
+        open_store("tests")
+    assert list(folder.iterdir()) == []
+
+
+def test_unknown_kind_of_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "carrier-pigeon://home")
+    with pytest.raises(InputError, match="cannot use the MLflow store carrier-pigeon://home"):
+        open_store("tests")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("part", ["store", "tracking", "comparison.collect", "comparison.cell_run", "few_shot_model"])
+def test_mlflow_sends_nothing_home(root: Path, tmp_path: Path, part: str):
+    """Whichever part is the first to import it; it decides then. In tests and CI it would keep still by itself."""
+    environment = {name: value for name, value in os.environ.items() if name not in CONTINUOUS_INTEGRATION}
+    code = f"import arelu_meta.{part}; from mlflow.telemetry.client import get_telemetry_client as c; print(c())"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env={**environment, "PYTHONPATH": str(root)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == "None\n"
