@@ -11,12 +11,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from arelu_meta.comparison.environment import environment, of_threads
 from arelu_meta.comparison.job import LIVES, Job, Listener, Outcome, Tries
-from arelu_meta.comparison.pool import THREAD_VARIABLES
 from arelu_meta.errors import InputError
 
 SQLITE = "sqlite:///"
 HANDED_ON = ("ARELU_META_DATA", "MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD", "MLFLOW_TRACKING_TOKEN")
+OBJECT_STORE = 100 * 2**20  # bytes; outcomes are small, and Ray would take a third of the memory
+QUIET = {"RAY_USAGE_STATS_ENABLED": "0"}
 
 
 def check_ray() -> None:
@@ -37,23 +39,38 @@ class RayCluster:
         os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # its warning is about GPUs we do not ask for
         import ray
 
+        self._ray = ray
         address = os.environ.get("RAY_ADDRESS")
-        options: dict[str, Any] = {} if address else {"num_cpus": max(1, round(self._workers * self._cpus))}
+        if address:
+            self._join(address)
+        else:
+            self._start()
+        self._check()
+        return self
+
+    def _join(self, address: str) -> None:
+        """Connect to a cluster that others may use too: what cells are told goes with this job alone."""
         try:
-            ray.init(
+            self._ray.init(
                 address=address,
                 log_to_driver=False,
-                include_dashboard=None if address else False,
                 logging_level=logging.ERROR,
                 runtime_env={"env_vars": self._environment()},
-                **options,
             )
         except ConnectionError as error:
             reason = str(error).strip().splitlines()[0]
             raise InputError(f"no Ray cluster at RAY_ADDRESS {address}: {reason}; start it or unset it") from error
-        self._ray = ray
-        self._check()
-        return self
+
+    def _start(self) -> None:
+        """Start a cluster of this machine; what cells are told it inherits, so its first workers can be used."""
+        with environment(self._environment() | QUIET):
+            self._ray.init(
+                num_cpus=max(1, round(self._workers * self._cpus)),
+                object_store_memory=OBJECT_STORE,
+                include_dashboard=False,
+                log_to_driver=False,
+                logging_level=logging.ERROR,
+            )
 
     def __exit__(self, *_error: object) -> None:
         self._ray.shutdown()
@@ -87,8 +104,7 @@ class RayCluster:
             uri = f"{SQLITE}{Path(uri.removeprefix(SQLITE)).resolve()}"
         runs = str(Path(os.environ.get("ARELU_META_RUNS") or "runs").resolve())
         handed_on = {name: os.environ[name] for name in HANDED_ON if name in os.environ}
-        threads = dict.fromkeys(THREAD_VARIABLES, str(self._threads))
-        return {**threads, **handed_on, "MLFLOW_TRACKING_URI": uri, "ARELU_META_RUNS": runs}
+        return {**of_threads(self._threads), **handed_on, "MLFLOW_TRACKING_URI": uri, "ARELU_META_RUNS": runs}
 
     def _check(self) -> None:
         """Refuse what would wait for ever or scatter the results."""

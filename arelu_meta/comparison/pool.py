@@ -18,9 +18,9 @@ from typing import Any
 
 from arelu_meta import progress
 from arelu_meta.command_line import Terminated
+from arelu_meta.comparison.environment import environment, of_threads
 from arelu_meta.comparison.job import Job, Listener, Outcome, Tries
 
-THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 EVERY = 0.5  # seconds between two messages of a worker about its progress
 PATIENCE = 30.0  # seconds a worker has to close its run when the runner is interrupted
 
@@ -32,7 +32,7 @@ class Worker:
         context = multiprocessing.get_context("spawn")
         self.connection, other = context.Pipe()
         self.process = context.Process(target=_work, args=(other,), daemon=True)
-        with _environment(threads):
+        with environment(of_threads(threads)), _without_interrupts():
             self.process.start()
         other.close()  # so that the death of the process ends the pipe
         self.job: Job | None = None
@@ -178,19 +178,13 @@ def _telling(connection: Connection) -> progress.Bar:
 
 
 @contextmanager
-def _environment(threads: int) -> Iterator[None]:
-    """What a new process inherits: its number of threads, before torch starts, and no Ctrl-C."""
-    before = {name: os.environ.get(name) for name in THREAD_VARIABLES}
-    main = threading.current_thread() is threading.main_thread()  # the only one that may set handlers
-    handler = signal.signal(signal.SIGINT, signal.SIG_IGN) if main else None
-    os.environ.update(dict.fromkeys(THREAD_VARIABLES, str(threads)))
+def _without_interrupts() -> Iterator[None]:
+    """Have a process that is started meanwhile ignore Ctrl-C from its first moment."""
+    if threading.current_thread() is not threading.main_thread():  # the only one that may set handlers
+        yield
+        return
+    handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         yield
     finally:
-        if main:
-            signal.signal(signal.SIGINT, handler)
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
+        signal.signal(signal.SIGINT, handler)

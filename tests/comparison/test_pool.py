@@ -3,16 +3,19 @@ import signal
 import subprocess
 import sys
 
-from arelu_meta.comparison.pool import THREAD_VARIABLES, _environment, share_of_cores
+from arelu_meta.comparison.environment import environment, of_threads
+from arelu_meta.comparison.pool import _without_interrupts, share_of_cores
 
 TELL = "import os, signal; print(os.environ['OMP_NUM_THREADS'], signal.getsignal(signal.SIGINT) is signal.SIG_IGN)"
 
 
-def test_what_a_worker_inherits():
+def test_what_a_worker_inherits(monkeypatch):
     """Its threads before it loads torch, and no Ctrl-C; the runner itself is as it was."""
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    monkeypatch.delenv("MKL_NUM_THREADS", raising=False)
     before, handler = dict(os.environ), signal.getsignal(signal.SIGINT)
-    with _environment(7):
-        assert {os.environ[name] for name in THREAD_VARIABLES} == {"7"}
+    with environment(of_threads(7)), _without_interrupts():
+        assert os.environ["MKL_NUM_THREADS"] == os.environ["OPENBLAS_NUM_THREADS"] == "7"
         child = subprocess.run([sys.executable, "-c", TELL], capture_output=True, text=True, check=True)
     assert child.stdout == "7 True\n"
     assert dict(os.environ) == before
