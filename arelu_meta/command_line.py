@@ -30,7 +30,7 @@ def main(command: Callable[[Sequence[str] | None], None], argv: Sequence[str] | 
 
     Wrong input 2, a run that cannot go on 1, an interruption 130 (SIGTERM 143).
     """
-    previous, formatwarning = signal.signal(signal.SIGTERM, _terminate), warnings.formatwarning
+    previous, formatwarning = signal.signal(signal.SIGTERM, terminate), warnings.formatwarning
     warnings.formatwarning = lambda message, *_where, **_line: f"warning: {message}\n"
     try:
         command(argv)
@@ -56,5 +56,6 @@ class Terminated(KeyboardInterrupt):
     """SIGTERM, handled like Ctrl-C: the run is marked KILLED before the process ends."""
 
 
-def _terminate(_signal: int, _frame: FrameType | None) -> None:
+def terminate(_signal: int, _frame: FrameType | None) -> None:
+    """Handle SIGTERM."""
     raise Terminated

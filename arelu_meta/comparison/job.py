@@ -9,6 +9,7 @@ from arelu_meta.spec import Execution
 
 TRIES = 2  # of a cell that fails: once more, then it is reported
 LIVES = 4  # of a cell whose worker dies under it
+PATIENCE = 30.0  # seconds a worker has to close its run when the runner is interrupted
 SECONDS = "comparison.seconds"  # tag of a cell's run: how long its worker was at it
 
 

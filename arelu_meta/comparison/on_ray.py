@@ -6,25 +6,55 @@ extra: `pip install 'arelu-meta[ray]'`.
 
 import importlib.util
 import logging
+import math
 import os
+import signal
+import threading
+import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from arelu_meta.command_line import terminate
 from arelu_meta.comparison.environment import environment, of_threads
-from arelu_meta.comparison.job import LIVES, Job, Listener, Outcome, Tries
+from arelu_meta.comparison.job import LIVES, PATIENCE, Job, Listener, Outcome, Tries
 from arelu_meta.errors import InputError
 
 SQLITE = "sqlite:///"
 HANDED_ON = ("ARELU_META_DATA", "MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD", "MLFLOW_TRACKING_TOKEN")
+ASK_AGAIN = 5.0  # seconds; an interruption that meets Python inside a destructor is dropped there
 OBJECT_STORE = 100 * 2**20  # bytes; outcomes are small, and Ray would take a third of the memory
-QUIET = {"RAY_USAGE_STATS_ENABLED": "0"}
+QUIET = {
+    "RAY_USAGE_STATS_ENABLED": "0",  # a research tool sends nothing home
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # a warning about GPUs we do not ask for
+}
 
 
 def check_ray() -> None:
     """Refuse early where Ray is not installed."""
     if importlib.util.find_spec("ray") is None:
         raise InputError("--on ray needs Ray, which is not installed; pip install 'arelu-meta[ray]'")
+
+
+@dataclass(frozen=True)
+class Task:
+    """A job that Ray has, and what it will answer."""
+
+    job: Job
+    reference: Any
+    answer: Future[Outcome]
+
+    def outcome(self) -> Outcome:
+        """What came of it; also when it was not run to its end."""
+        try:
+            return self.answer.result()
+        except Exception as error:  # of many kinds: a node that died, too little memory, a lost connection
+            lines = str(error).strip().splitlines()
+            reason = f"{type(error).__name__}: {lines[0] if lines else ''}"
+            return Outcome(self.job.cell, reason=reason, died=True)
 
 
 class RayCluster:
@@ -36,34 +66,40 @@ class RayCluster:
         self._ray: Any = None
 
     def __enter__(self) -> "RayCluster":
-        os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # its warning is about GPUs we do not ask for
+        for name, value in QUIET.items():
+            os.environ.setdefault(name, value)
         import ray
 
         self._ray = ray
         address = os.environ.get("RAY_ADDRESS")
-        if address:
-            self._join(address)
-        else:
-            self._start()
+        with _our_own_handler():
+            if address:
+                self._join(address)
+            else:
+                self._start()
         self._check()
         return self
 
     def _join(self, address: str) -> None:
         """Connect to a cluster that others may use too: what cells are told goes with this job alone."""
         try:
-            self._ray.init(
-                address=address,
-                log_to_driver=False,
-                logging_level=logging.ERROR,
-                runtime_env={"env_vars": self._environment()},
-            )
+            with _without_standard_error():
+                self._ray.init(
+                    address=address,
+                    log_to_driver=False,
+                    logging_level=logging.ERROR,
+                    runtime_env={"env_vars": self._environment()},
+                )
         except ConnectionError as error:
             reason = str(error).strip().splitlines()[0]
-            raise InputError(f"no Ray cluster at RAY_ADDRESS {address}: {reason}; start it or unset it") from error
+            raise InputError(
+                f"no Ray cluster at RAY_ADDRESS {address}: {reason}; start it, unset RAY_ADDRESS, or, where it "
+                "asks for a token, set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN"
+            ) from error
 
     def _start(self) -> None:
         """Start a cluster of this machine; what cells are told it inherits, so its first workers can be used."""
-        with environment(self._environment() | QUIET):
+        with environment(self._environment()):
             self._ray.init(
                 num_cpus=max(1, round(self._workers * self._cpus)),
                 object_store_memory=OBJECT_STORE,
@@ -77,23 +113,37 @@ class RayCluster:
 
     def run(self, jobs: Sequence[Job], listener: Listener) -> Iterator[Outcome]:
         """Run all jobs and give their outcomes as they end."""
-        ray, tries = self._ray, Tries()
-        remote = ray.remote(num_cpus=self._cpus, num_gpus=self._gpus, max_retries=LIVES - 1)(_run)
-        pending = {remote.remote(job): job for job in jobs}
-        while pending:
-            (ready, *_), _ = ray.wait(list(pending))
-            job = pending.pop(ready)
-            try:
-                outcome: Outcome = ray.get(ready)
-            except ray.exceptions.RayError as error:
-                lines = str(error).strip().splitlines()
-                outcome = Outcome(job.cell, reason=f"{type(error).__name__}: {lines[0] if lines else ''}", died=True)
-            if outcome.finished or outcome.died or not tries.again_after(outcome):
-                listener.ended(outcome)
-                yield outcome
-            else:
-                listener.noted(f"{job.cell.label}: {outcome.reason}; it is tried again")
-                pending[remote.remote(job)] = job
+        tries, tasks = Tries(), [self._task(job) for job in jobs]
+        try:
+            while tasks:
+                ready = next(iter(wait((task.answer for task in tasks), return_when=FIRST_COMPLETED).done))
+                task = next(task for task in tasks if task.answer is ready)
+                tasks.remove(task)
+                job, outcome = task.job, task.outcome()
+                if outcome.finished or outcome.died or not tries.again_after(outcome):
+                    listener.ended(outcome)
+                    yield outcome
+                else:
+                    listener.noted(f"{job.cell.label}: {outcome.reason}; it is tried again")
+                    tasks.append(self._task(job))
+        finally:
+            self._cancel(tasks)
+
+    def _task(self, job: Job) -> "Task":
+        remote = self._ray.remote(num_cpus=self._cpus, num_gpus=self._gpus, max_retries=LIVES - 1)(_run)
+        reference = remote.remote(job)
+        return Task(job, reference, reference.future())
+
+    def _cancel(self, tasks: list["Task"]) -> None:
+        """Have what still runs when the runner is interrupted close its runs as KILLED; Ray itself does not wait."""
+        asked = -math.inf
+        end = time.monotonic() + PATIENCE
+        while _any_open([task.job for task in tasks]) and time.monotonic() < end:
+            if time.monotonic() - asked > ASK_AGAIN:
+                asked = time.monotonic()
+                for task in tasks:
+                    self._ray.cancel(task.reference)
+            time.sleep(0.2)
 
     def _environment(self) -> dict[str, str]:
         """What a cell's process is told: threads before torch starts, and the one store for all."""
@@ -126,7 +176,43 @@ class RayCluster:
             )
 
 
+def _any_open(jobs: Sequence[Job]) -> bool:
+    """Tell whether the store has a run of one of these jobs that has not ended."""
+    from arelu_meta.store import open_store
+
+    if not jobs:
+        return False
+    client, experiment_id = open_store(jobs[0].execution.experiment)
+    running = client.search_runs([experiment_id], "attributes.status = 'RUNNING'")
+    return not {run.data.tags.get("spec_hash") for run in running}.isdisjoint(job.cell.spec.identity for job in jobs)
+
+
+@contextmanager
+def _our_own_handler() -> Iterator[None]:
+    """Keep the handler of SIGTERM, which Ray replaces by one that ends the process without a word to its runs."""
+    handler = signal.getsignal(signal.SIGTERM)
+    try:
+        yield
+    finally:
+        if threading.current_thread() is threading.main_thread():  # the only one that may set handlers
+            signal.signal(signal.SIGTERM, handler)
+
+
+@contextmanager
+def _without_standard_error() -> Iterator[None]:
+    """Keep back what Ray's native part says while it tries to connect: the same line once a second."""
+    kept = os.dup(2)
+    with Path(os.devnull).open("w") as nowhere:
+        os.dup2(nowhere.fileno(), 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+
+
 def _run(job: Job) -> Outcome:
+    signal.signal(signal.SIGTERM, terminate)  # by which Ray ends a worker; its own handler would leave the run FAILED
     from arelu_meta.comparison.cell_run import run_cell
 
     return run_cell(job)

@@ -14,15 +14,13 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection, wait
-from typing import Any
 
 from arelu_meta import progress
-from arelu_meta.command_line import Terminated
+from arelu_meta.command_line import terminate
 from arelu_meta.comparison.environment import environment, of_threads
-from arelu_meta.comparison.job import Job, Listener, Outcome, Tries
+from arelu_meta.comparison.job import PATIENCE, Job, Listener, Outcome, Tries
 
 EVERY = 0.5  # seconds between two messages of a worker about its progress
-PATIENCE = 30.0  # seconds a worker has to close its run when the runner is interrupted
 
 
 class Worker:
@@ -132,7 +130,7 @@ def share_of_cores(workers: int) -> int:
 def _work(connection: Connection) -> None:
     """Do jobs as they come."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, _terminate)
+    signal.signal(signal.SIGTERM, terminate)
     threading.Thread(target=_end_with_the_runner, daemon=True).start()
     try:
         from arelu_meta.comparison.cell_run import run_cell
@@ -143,10 +141,6 @@ def _work(connection: Connection) -> None:
             connection.send(("outcome", run_cell(job, _telling(connection))))
     except (KeyboardInterrupt, EOFError, BrokenPipeError):
         return
-
-
-def _terminate(*_signal: Any) -> None:
-    raise Terminated
 
 
 def _end_with_the_runner() -> None:

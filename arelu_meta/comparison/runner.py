@@ -127,7 +127,8 @@ def _run(plan: Plan, record: Record, cells: Sequence[Cell], workers: AbstractCon
         )
         for cell in cells
     ]
-    sys.stderr.write(f"{plan.name}: {len(plan.cells)} cells, {len(plan.cells) - len(cells)} of them finished before\n")
+    count, before = len(plan.cells), len(plan.cells) - len(cells)
+    sys.stderr.write(f"{plan.name}: {count} cell{'s' * (count != 1)}, {before} of them finished before\n")
     if not jobs:
         return []
     with workers as pool, Overview(len(cells)) as overview:

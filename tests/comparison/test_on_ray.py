@@ -4,6 +4,7 @@ import importlib.util
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from arelu_meta.comparison.environment import environment
 from tests.comparison import tiny
 
 pytestmark = [
@@ -84,3 +86,52 @@ def test_more_than_the_cluster_has(tmp_path: Path, new_store: Path):
     assert runner.returncode == 2, err
     assert "error: a cell asks for 0.5 GPUs, but no node of the cluster has more than 0; lower --gpus" in err
     assert tiny.cells(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("number", "code", "word"), [(signal.SIGTERM, 143, "terminated"), (signal.SIGINT, 130, "interrupted")]
+)
+def test_an_interrupted_runner_closes_its_runs(
+    tmp_path: Path, new_store: Path, number: signal.Signals, code: int, word: str
+):
+    """Cells that run elsewhere are told to end, and say so in the store; the same command goes on."""
+    shutil.copy(new_store, tmp_path / "mlflow.db")
+    tiny.write(tmp_path, ("iterations = 4", "iterations = 5000"), ("seeds = [0, 1]", "seeds = [0]"))
+    runner = tiny.start(tmp_path, "tiny.toml", "--on", "ray", "--workers", "2")
+    end = time.monotonic() + 200
+    while running(tmp_path) < 2 and time.monotonic() < end:
+        assert runner.poll() is None, runner.communicate()
+        time.sleep(0.2)
+    runner.send_signal(number)
+    _, err = runner.communicate(timeout=90)
+    assert runner.returncode == code, err
+    assert err.endswith(f"{word}\n")
+    assert "to go on where it stopped: python -m arelu_meta.compare tiny.toml --on ray" in err
+    assert "***" not in err  # Ray's own account of a signal
+    assert [status for _, status, _ in tiny.cells(tmp_path)] == ["KILLED", "KILLED"]
+
+
+def test_a_cluster_with_a_token(tmp_path: Path, new_store: Path):
+    """Who has no token is not let in, and is told of it in one line."""
+    shutil.copy(new_store, tmp_path / "mlflow.db")
+    tiny.write(tmp_path)
+    ray = [sys.executable, "-m", "ray.scripts.scripts"]
+    closed = {**os.environ, "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "0" * 64, "RAY_USAGE_STATS_ENABLED": "0"}
+    start = [*ray, "start", "--head", "--port", "6397", "--num-cpus", "1", "--include-dashboard", "false"]
+    subprocess.run(start, env=closed, check=True, capture_output=True)
+    try:
+        for token, rejected in (("1" * 64, True), ("0" * 64, False)):
+            with environment({"RAY_ADDRESS": "127.0.0.1:6397", "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": token}):
+                runner = tiny.start(tmp_path, "tiny.toml", "--on", "ray")
+            _, err = runner.communicate(timeout=300)
+            if rejected:
+                assert runner.returncode == 2, err
+                (_, line) = err.splitlines()  # the first counts the cells
+                assert line.startswith("error: no Ray cluster at RAY_ADDRESS 127.0.0.1:6397: ")
+                assert line.endswith("set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN")
+                assert tiny.cells(tmp_path) == []
+            else:
+                assert runner.returncode == 0, err
+                assert finished(tmp_path) == 4
+    finally:
+        subprocess.run([*ray, "stop", "--force"], env=closed, check=True, capture_output=True)
