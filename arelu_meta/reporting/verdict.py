@@ -47,9 +47,12 @@ def _circumstances(findings: Findings, comparison: Comparison) -> str:
 
 
 def _untried(findings: Findings, comparison: Comparison) -> str:
-    """Name those of the two arms a verdict is about that chose the smallest or largest setting they were offered."""
+    """Name those of the two arms a verdict is about that had no choice, or chose the smallest or largest on offer."""
     names = (findings.baseline, explained_arm(findings, comparison))
     arms = [arm for arm in map(comparison.arm, names) if arm is not None]
+    single = [arm.name for arm in arms if arm.choice and arm.choice.candidates == 1]
+    if single:
+        return f"but {_listed(single, 'and')} had no other setting to choose"
     edge = [f"{arm.name} ({label(arm.choice.setting)})" for arm in arms if arm.choice and arm.choice.at_edge]
     if not edge:
         return ""

@@ -144,3 +144,14 @@ def test_a_choice_at_the_edge_is_part_of_the_verdict():
     both = verdict(sweep(arms, lrs=rates, best_lr={"relu": 0.1, "arelu": 0.001}, arm_sd=0.3))
     assert ", but relu (lr = 0.1) and arelu (lr = 0.001) are best at the edge of what was tried" in both
     assert both.count(". ") == 1  # still two sentences
+
+
+def test_a_single_setting_is_no_choice():
+    """Several rates under one optimizer, one under the other: what was not chosen is not called chosen."""
+    arms = {"relu": 60.0, "arelu": 75.0}
+    wide, narrow = sweep(arms, lrs=(0.001, 0.01, 0.1), arm_sd=0.3), sweep(arms, lrs=(0.01,), arm_sd=0.3)
+    runs = pd.concat([wide.runs.assign(optimizer="sgd"), narrow.runs.assign(optimizer="adam")], ignore_index=True)
+    said = dict(content(replace(wide, runs=runs, axes=("activation", "optimizer", "lr"))).verdicts)
+    texts = {key.split(";")[0]: text for key, text in said.items()}
+    assert "no other setting" not in texts["optimizer = sgd"]
+    assert ", but relu and arelu had no other setting to choose)." in texts["optimizer = adam"]
