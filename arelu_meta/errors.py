@@ -29,3 +29,7 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> InputError:
 
 class RunError(RuntimeError):
     """A run cannot go on: a loss that is no longer finite, a store that went away."""
+
+
+class DivergedError(RunError):
+    """The loss is no longer finite. The same run would end so again: where settings are compared, this is an answer."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import mlflow
 from filelock import FileLock
 from mlflow import MlflowClient
-from mlflow.entities import RunStatus
+from mlflow.entities import Run, RunStatus
 from mlflow.exceptions import MlflowException
 
 from arelu_meta.errors import InputError
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 DEFAULT_URI = "sqlite:///mlflow.db"
+DIVERGED = "diverged"  # tag of a run whose loss was no longer finite: where that was
 
 
 def store_uri() -> str:
@@ -89,6 +90,11 @@ def finished_metrics(spec: Spec, *, experiment: str) -> tuple[str, dict[str, flo
 def has_finished(run_id: str) -> bool:
     """Tell whether a run is in the store of this environment, and over."""
     return run_status(MlflowClient(store_uri()), run_id) == RunStatus.to_string(RunStatus.FINISHED)
+
+
+def has_diverged(run: Run) -> bool:
+    """Tell whether a stored run ended because its loss was no longer finite."""
+    return run.info.status == RunStatus.to_string(RunStatus.FAILED) and DIVERGED in run.data.tags
 
 
 def run_status(client: MlflowClient, run_id: str) -> str | None:

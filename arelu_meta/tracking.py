@@ -24,9 +24,9 @@ from arelu_meta import __version__
 from arelu_meta.data.imageset import ImageSet
 from arelu_meta.data.inputs import inputs_of
 from arelu_meta.data.splits import Split
-from arelu_meta.errors import InputError
+from arelu_meta.errors import DivergedError, InputError
 from arelu_meta.spec import Spec
-from arelu_meta.store import open_store, run_status, store_uri
+from arelu_meta.store import DIVERGED, open_store, run_status, store_uri
 from arelu_meta.uninterrupted import uninterrupted
 
 if TYPE_CHECKING:
@@ -224,6 +224,10 @@ def track(
             tracker.record(spec.model_dump(mode="json"), "spec.json")
         yield tracker
         status = RunStatus.FINISHED
+    except DivergedError as error:
+        if tracker is not None:
+            tracker.tags({DIVERGED: str(error)})
+        raise
     except KeyboardInterrupt:
         status = RunStatus.KILLED
         if tracker is not None:

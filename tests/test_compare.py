@@ -14,6 +14,7 @@ import pytest
 
 from arelu_meta import __version__
 from arelu_meta.compare import main
+from arelu_meta.comparison.results import results
 from arelu_meta.errors import InputError
 from tests.comparison import tiny
 
@@ -258,6 +259,28 @@ def test_trouble_is_retried_once_and_stops_nobody(new_folder: Path):
     assert sorted(finished) == ["", "FailsOnce", "KillsOnce"]
     assert len(tiny.cells(new_folder)) == 3
     assert [status for _, status in tiny.parents(new_folder)] == ["FAILED"]
+
+
+def test_a_cell_that_diverges_has_a_result(new_folder: Path, monkeypatch: pytest.MonkeyPatch):
+    """A rate at which the loss is no longer finite is not chosen, not tried again, and no failure."""
+    grid = ('["relu", "arelu"]', '["relu", "arelu"]\ntraining.outer_lr = [0.005, 1e30]')
+    tiny.write(new_folder, grid, ("seeds = [0, 1]", "seeds = [0]"))
+    done = tiny.compare(new_folder, "tiny.toml", "--workers", "1")
+    assert done.returncode == 0, done.stderr
+    assert "tried again" not in done.stderr
+    assert len(re.findall(r"outer_lr=1e\+30 seed 0  \d+ s  diverged", done.stderr)) == 2
+    statuses = {(place["outer_lr"], status) for place, status, _ in tiny.cells(new_folder)}
+    assert statuses == {(0.005, "FINISHED"), (1e30, "FAILED")}
+    assert [status for _, status in tiny.parents(new_folder)] == ["FINISHED"]
+    (report,) = (new_folder / "runs").glob("comparison-*/report/report.md")
+    assert "| finished runs | 4, 2 of them without a finite result |" in report.read_text()
+    assert "| arelu |  | 0.005 (edge) |" in report.read_text()
+    for name, value in tiny.environment(new_folder).items():
+        monkeypatch.setenv(name, value)
+    table = results("tiny").set_index(["activation", "outer_lr"])["test/accuracy"]
+    assert table.isna().to_dict() == {(arm, lr): lr == 1e30 for arm in ("relu", "arelu") for lr in (0.005, 1e30)}
+    again = tiny.compare(new_folder, "tiny.toml")
+    assert "4 cells, 4 of them finished before" in again.stderr
 
 
 def wait_for_a_run(folder: Path) -> None:

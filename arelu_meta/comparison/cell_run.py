@@ -10,10 +10,10 @@ from arelu_meta import progress
 from arelu_meta.comparison.claim import Claims
 from arelu_meta.comparison.grid import Cell
 from arelu_meta.comparison.job import SECONDS, Job, Outcome
-from arelu_meta.errors import InputError
+from arelu_meta.errors import DivergedError, InputError
 from arelu_meta.run import run
 from arelu_meta.rundir import RunFolder
-from arelu_meta.store import open_store
+from arelu_meta.store import has_diverged, open_store
 
 
 def run_cell(job: Job, bar: progress.Bar = progress.silent) -> Outcome:
@@ -38,18 +38,24 @@ def _run_locked(job: Job, folder: RunFolder, bar: progress.Bar, start: float) ->
     client, experiment_id = open_store(job.execution.experiment)
     with Claims(client, experiment_id).claimed(job.cell.spec.identity, job.runner):
         earlier = runs_of(client, experiment_id, job.cell)
-        finished = [found for found in earlier if found.info.status == "FINISHED"]
-        if finished:
-            return Outcome(job.cell, run_id=finished[0].info.run_id)
+        ended = [found for found in earlier if found.info.status == "FINISHED" or has_diverged(found)]
+        if ended:
+            return Outcome(job.cell, run_id=ended[0].info.run_id, diverged=has_diverged(ended[0]))
         resumed = _resumed_run(folder, earlier)
         for found in earlier:
             if found.info.run_id != resumed:
                 client.delete_run(found.info.run_id)  # cut off before its first checkpoint: nothing of it can be used
         execution = job.execution.model_copy(update={"resume": resumed is not None})
-        result = run(job.cell.spec, execution, bar=bar)
+        diverged = False
+        try:
+            run_id = run(job.cell.spec, execution, bar=bar).run_id
+        except DivergedError:
+            diverged = True
+            own = runs_of(client, experiment_id, job.cell)
+            run_id = next(found.info.run_id for found in own if has_diverged(found))
         seconds = time.monotonic() - start
-        client.set_tag(result.run_id, SECONDS, f"{seconds:.3f}")
-        return Outcome(job.cell, run_id=result.run_id, seconds=seconds)
+        client.set_tag(run_id, SECONDS, f"{seconds:.3f}")
+        return Outcome(job.cell, run_id=run_id, seconds=seconds, diverged=diverged)
 
 
 def runs_of(client: MlflowClient, experiment_id: str, cell: Cell) -> list[Run]:

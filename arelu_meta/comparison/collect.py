@@ -1,6 +1,7 @@
 """Collect what the runs of a comparison left in the store into `Findings`."""
 
 import io
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -16,6 +17,7 @@ from arelu_meta.comparison.job import SECONDS
 from arelu_meta.comparison.measures import is_share
 from arelu_meta.comparison.record import Record, place
 from arelu_meta.reporting.findings import Findings
+from arelu_meta.store import has_diverged
 
 HIDDEN, VALIDATION = ("activation/", "system/"), "validation/"
 EPISODES = "test_episodes.csv"
@@ -44,11 +46,14 @@ def collect(
     share: float = 1.0,
     command: str = "",
 ) -> Findings:
-    """Read all finished cells; shares become per cent, as published figures are."""
+    """Read all cells that have a result; shares become per cent, as published figures are."""
     report = experiment.report
     metric = scaled_metric(report.metric, budget)
-    runs = record.finished_cells()
-    table = runs_table(record, runs)
+    ended = record.finished_cells()
+    runs = [run for run in ended if not has_diverged(run)]
+    table = runs_table(record, ended)
+    if ended and not runs:  # so that it can be said that none has a result
+        table[metric] = math.nan
     return Findings(
         name=experiment.experiment,
         title=experiment.title,
@@ -76,19 +81,20 @@ def runs_table(record: Record, runs: Sequence[Run]) -> pd.DataFrame:
     """One row per run: axes, seed, metrics at their last step, run_id, seconds.
 
     Of a validation metric the best is taken: the parameters tested are those that validated best, and a setting may be
-    chosen by their score.
+    chosen by their score. A run that diverged has no metrics, whatever it had come to before.
     """
     if not runs:
         return pd.DataFrame()
     rows: list[dict[str, Any]] = []
     for run in runs:
-        last = {key: value for key, value in run.data.metrics.items() if not key.startswith(HIDDEN)}
+        metrics = {} if has_diverged(run) else run.data.metrics
+        last = {key: value for key, value in metrics.items() if not key.startswith(HIDDEN)}
         best = {key: max(_history(record, run, key).values()) for key in last if key.startswith(VALIDATION)}
         values = {key: 100 * value if is_share(key) else value for key, value in {**last, **best}.items()}
         rows.append({**place(run), **values, "run_id": run.info.run_id, "seconds": _seconds(run)})
     ends = [*place(runs[0])], ["run_id", "seconds"]
-    metrics = sorted({name for row in rows for name in row}.difference(*ends))
-    return pd.DataFrame(rows, columns=[*ends[0], *metrics, *ends[1]])
+    names = sorted({name for row in rows for name in row}.difference(*ends))
+    return pd.DataFrame(rows, columns=[*ends[0], *names, *ends[1]])
 
 
 def _seconds(run: Run) -> float:

@@ -33,6 +33,8 @@ class Outcome:
     seconds: float = 0.0
     final: bool = False
     """the same would happen again: wrong input"""
+    diverged: bool = False
+    """its loss was no longer finite, which is its result"""
     died: bool = False
     """the worker is gone, and took the cell with it"""
 

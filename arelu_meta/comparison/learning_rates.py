@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from arelu_meta import progress
-from arelu_meta.errors import InputError, RunError
+from arelu_meta.errors import DivergedError, InputError
 from arelu_meta.run import run
 from arelu_meta.spec import Execution
 from arelu_meta.spec_finetune import FineTuneSpec
@@ -92,7 +92,7 @@ def sweep(
                 result = run(spec, execution, bar=bar)
                 validation = max(score for _, score in result.curves["validation"])
                 scores = (validation, result.test.mean)
-            except RunError:  # a rate so high that the loss is no longer finite is an answer, too
+            except DivergedError:  # a rate so high that the loss is no longer finite is an answer, too
                 scores = (math.nan, math.nan)
         else:
             metrics = found[1]

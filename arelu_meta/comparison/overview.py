@@ -53,7 +53,8 @@ class Overview:
         label = outcome.cell.label
         self._parts.pop(label, None)
         self._ended += 1
-        what = f"{outcome.seconds:.0f} s" if outcome.finished else f"failed: {outcome.reason}"
+        took = f"{outcome.seconds:.0f} s" + ("  diverged" if outcome.diverged else "")
+        what = took if outcome.finished else f"failed: {outcome.reason}"
         if self._live:
             self._live.hide(label)
             self._live.overall(self.done, self.left())

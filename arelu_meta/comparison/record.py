@@ -15,7 +15,7 @@ from arelu_meta import __version__
 from arelu_meta.comparison.grid import Cell
 from arelu_meta.comparison.selection import written
 from arelu_meta.errors import InputError
-from arelu_meta.store import open_store
+from arelu_meta.store import has_diverged, open_store
 from arelu_meta.uninterrupted import uninterrupted
 
 NAME, HASH, PLACE = "comparison", "comparison.hash", "comparison.cell"
@@ -36,8 +36,8 @@ class Record:
         return {MLFLOW_PARENT_RUN_ID: self.run_id, NAME: name, PLACE: cell.place}
 
     def finished_cells(self) -> list[Run]:
-        """All finished runs of cells below this one, in the order of the file, whichever was done first."""
-        below = f"tags.`{MLFLOW_PARENT_RUN_ID}` = '{self.run_id}' AND attributes.status = 'FINISHED'"
+        """All runs of cells below this one that have a result, in the order of the file, whichever was done first."""
+        below = f"tags.`{MLFLOW_PARENT_RUN_ID}` = '{self.run_id}'"
         params = self.client.get_run(self.run_id).data.params
 
         def order(run: Run) -> list[int]:
@@ -45,19 +45,17 @@ class Record:
             levels = [(written(value), params.get(f"{AXIS}{axis}", "").split(", ")) for axis, value in axes]
             return [*(known.index(value) if value in known else len(known) for value, known in levels), seed[1]]
 
-        return sorted(_search(self.client, self.experiment_id, below), key=order)
+        return sorted(_ended(self.client, self.experiment_id, below), key=order)
 
     @uninterrupted()
     def take_finished(self, cells: Iterable[Cell], name: str) -> dict[str, str]:
-        """Find the cells that are finished, by identity, and put them below this run.
+        """Find the cells that have a result, by identity, and put them below this run.
 
         One that was run for another edition of the file is the same run, and moves here.
         """
         wanted = {cell.spec.identity: cell for cell in cells}
         found: dict[str, str] = {}
-        for run in _search(
-            self.client, self.experiment_id, f"attributes.status = 'FINISHED' AND tags.{NAME} = '{name}'"
-        ):
+        for run in _ended(self.client, self.experiment_id, f"tags.{NAME} = '{name}'"):
             tags = run.data.tags
             cell = wanted.get(tags.get("spec_hash", ""))
             if cell is None or cell.spec.identity in found:
@@ -129,6 +127,13 @@ def _parents(client: MlflowClient, experiment_id: str, name: str) -> list[Run]:
     """Newest first."""
     runs = _search(client, experiment_id, f"tags.{NAME} = '{name}'")
     return [run for run in runs if HASH in run.data.tags]
+
+
+def _ended(client: MlflowClient, experiment_id: str, condition: str) -> list[Run]:
+    """Runs that need not be done again: the finished ones first, then those that diverged."""
+    finished = _search(client, experiment_id, f"{condition} AND attributes.status = 'FINISHED'")
+    failed = _search(client, experiment_id, f"{condition} AND attributes.status = 'FAILED'")
+    return [*finished, *(run for run in failed if has_diverged(run))]
 
 
 def _search(client: MlflowClient, experiment_id: str, condition: str) -> list[Run]:

@@ -10,7 +10,7 @@ from torch.optim import Optimizer
 
 from arelu_meta import distributed
 from arelu_meta.data.episodes import Episode, EpisodeSampler
-from arelu_meta.errors import RunError
+from arelu_meta.errors import DivergedError
 from arelu_meta.learners.learner import Learner, StepOutcome
 
 
@@ -54,7 +54,7 @@ def meta_train(
         loss = losses.mean().item()
         if not math.isfinite(loss):
             worst = _first_bad(learner, mine, total=len(episodes))
-            raise RunError(
+            raise DivergedError(
                 f"the query loss is {loss} at iteration {number}, episode {worst} of the batch; "
                 f"lower --inner-lr or --outer-lr, or set --clip-norm"
             )

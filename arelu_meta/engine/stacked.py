@@ -16,7 +16,7 @@ from torch.func import functional_call, stack_module_state, vmap
 
 from arelu_meta import distributed
 from arelu_meta.engine.supervised import Epoch, SupervisedTrainer, make_optimizer, right_answers, set_rate
-from arelu_meta.errors import InputError, RunError
+from arelu_meta.errors import DivergedError, InputError
 
 Snapshot = dict[str, Tensor]
 
@@ -58,7 +58,7 @@ class StackedTrainer:
         means = (total_loss / count).tolist()
         for place, mean in enumerate(means):
             if not math.isfinite(mean):
-                raise RunError(f"the training loss is {mean} in epoch {number}, network {place + 1}; lower --lr")
+                raise DivergedError(f"the training loss is {mean} in epoch {number}, network {place + 1}; lower --lr")
         speed = count * seeds / (time.perf_counter() - start)
         shares = (correct / count).tolist()
         return [

@@ -17,7 +17,7 @@ from arelu_meta.data.imageset import ImageSet
 from arelu_meta.engine.layer_rates import layer_groups
 from arelu_meta.engine.schedule import rate_factor
 from arelu_meta.engine.speedups import PLAIN, Speedups
-from arelu_meta.errors import InputError, RunError
+from arelu_meta.errors import DivergedError, InputError
 from arelu_meta.learners.head import head_parameters
 from arelu_meta.spec_supervised import OptimizationSection
 
@@ -114,7 +114,7 @@ class SupervisedTrainer:
         count = len(self.batches.images)
         mean = total_loss.item() / count
         if not math.isfinite(mean):
-            raise RunError(f"the training loss is {mean} in epoch {number}; lower --lr, or set --clip-norm")
+            raise DivergedError(f"the training loss is {mean} in epoch {number}; lower --lr, or set --clip-norm")
         self.done = number
         return Epoch(number, mean, correct.item() / count, count / (time.perf_counter() - start))
 

@@ -3,6 +3,9 @@
 import math
 from dataclasses import dataclass
 
+import numpy as np
+import pandas as pd
+
 from arelu_meta.reporting.analysis import Analysis, analyse
 from arelu_meta.reporting.arms import Comparison
 from arelu_meta.reporting.controls import against_controls, explained_arm
@@ -120,6 +123,13 @@ def _facts(findings: Findings) -> tuple[tuple[str, str], ...]:
         ("experiment", findings.name),
         *((str(name), str(value)) for name, value in findings.protocol.items()),
         ("budget", f"{100 * findings.budget:g} % of the full training"),
-        ("finished runs", f"{len(runs)}" + (f", {len(findings.missing)} missing" if findings.missing else "")),
+        ("finished runs", f"{len(runs)}{_without_result(findings)}"),
         ("cost", f"{duration(seconds)} of computing, all runs together"),
     )
+
+
+def _without_result(findings: Findings) -> str:
+    values = pd.to_numeric(findings.runs.get(findings.metric, pd.Series(dtype=float)), errors="coerce")
+    diverged = int((~np.isfinite(values)).sum())
+    counts = ((diverged, "of them without a finite result"), (len(findings.missing), "missing"))
+    return "".join(f", {count} {what}" for count, what in counts if count)
