@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from arelu_meta import activations
 from arelu_meta.activations import Activation
 from arelu_meta.backbones.widths import input_multiple
-from arelu_meta.errors import RunError
+from arelu_meta.errors import DivergedError
 from arelu_meta.seeding import global_stream
 
 
@@ -60,7 +60,7 @@ def adapt_tabular(
             optimizer.zero_grad()
             loss = F.cross_entropy(network(rows), support_y)
             if not torch.isfinite(loss):
-                raise RunError(f"the support loss is {loss.item()} at step {step}; lower lr ({lr:g})")
+                raise DivergedError(f"the support loss is {loss.item()} at step {step}; lower lr ({lr:g})")
             loss.backward()
             optimizer.step()
     return AdaptedTabular(network.requires_grad_(False), mean, scale)

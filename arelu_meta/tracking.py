@@ -220,6 +220,8 @@ def track(
         with uninterrupted():
             run = mlflow.start_run(run_id, experiment_id, name, tags={**common, **tags})
             tracker = Tracker(client, run.info.run_id, experiment_id, store_uri())
+            if DIVERGED in run.data.tags:  # a resumed run starts with a clean name
+                client.delete_tag(run.info.run_id, DIVERGED)
             mlflow.log_params({key: value for key, value in spec.flat().items() if value not in ({}, "")})
             tracker.record(spec.model_dump(mode="json"), "spec.json")
         yield tracker

@@ -14,6 +14,8 @@ from mlflow import MlflowClient
 from mlflow.entities import Metric
 from sqlalchemy.engine import Engine
 
+from arelu_meta.errors import DivergedError
+from arelu_meta.store import DIVERGED, has_diverged
 from arelu_meta.tracking import FLUSH_METRICS, Tracker, track
 
 OPEN_AND_CLOSE = """
@@ -90,6 +92,21 @@ def test_end_state_and_metrics_of_a_broken_run(
     assert statuses(store) == [status]
     kept = {} if status == "KILLED" else {"value": 2.0}
     assert MlflowClient().get_run(tracker.run_id).data.metrics == kept
+
+
+def test_a_run_that_diverges_says_so_until_it_is_taken_up_again(tiny_spec: Callable, store: Path, statuses: Callable):
+    with pytest.raises(DivergedError), open_run(tiny_spec()) as tracker:
+        raise DivergedError("the query loss is nan at iteration 3")
+    stored = MlflowClient().get_run(tracker.run_id)
+    assert statuses(store) == ["FAILED"]
+    assert stored.data.tags[DIVERGED] == "the query loss is nan at iteration 3"
+    assert has_diverged(stored)
+    with (
+        pytest.raises(OSError, match="disk full"),
+        track(tiny_spec(), experiment="tests", name="a run", tags={}, resumed_run=tracker.run_id),
+    ):
+        raise OSError("disk full")
+    assert not has_diverged(MlflowClient().get_run(tracker.run_id))
 
 
 def test_default_store_is_in_the_working_folder(

@@ -49,11 +49,13 @@ class Claims:
 
     def holder(self, cell: str) -> Holder | None:
         """Read a claim; what is none holds nothing."""
-        text = self._client.get_experiment(self._experiment_id).tags.get(_key(cell))
-        try:
-            return Holder.model_validate_json(text) if text else None
-        except ValidationError:
-            return None
+        return _read(self._client.get_experiment(self._experiment_id).tags.get(_key(cell)))
+
+    def any_of(self, runner: str) -> bool:
+        """Tell whether a runner still has a cell that is being run."""
+        tags = self._client.get_experiment(self._experiment_id).tags
+        holders = [_read(text) for key, text in tags.items() if key.startswith(TAG)]
+        return any(holder is not None and holder.runner == runner and holder.is_at_it() for holder in holders)
 
     @contextmanager
     def claimed(self, cell: str, runner: str) -> Iterator[None]:
@@ -98,6 +100,13 @@ class Claims:
     def _write(self, cell: str, runner: str, token: str) -> None:
         holder = Holder(runner=runner, host=socket.gethostname(), pid=os.getpid(), renewed=time.time(), token=token)
         self._client.set_experiment_tag(self._experiment_id, _key(cell), holder.model_dump_json())
+
+
+def _read(text: str | None) -> Holder | None:
+    try:
+        return Holder.model_validate_json(text) if text else None
+    except ValidationError:
+        return None
 
 
 def _key(cell: str) -> str:

@@ -53,7 +53,7 @@ def collect(
     runs = [run for run in ended if not has_diverged(run)]
     table = runs_table(record, ended)
     if ended and not runs:  # so that it can be said that none has a result
-        table[metric] = math.nan
+        table[[metric, *filter(None, [report.validation_metric])]] = math.nan
     return Findings(
         name=experiment.experiment,
         title=experiment.title,

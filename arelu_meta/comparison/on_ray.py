@@ -9,6 +9,7 @@ import logging
 import math
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -18,14 +19,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from arelu_meta.command_line import terminate
+from arelu_meta.command_line import Terminated, terminate
 from arelu_meta.comparison.environment import environment, of_threads
 from arelu_meta.comparison.job import LIVES, PATIENCE, Job, Listener, Outcome, Tries
 from arelu_meta.errors import InputError
 
 SQLITE = "sqlite:///"
 HANDED_ON = ("ARELU_META_DATA", "MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD", "MLFLOW_TRACKING_TOKEN")
-ASK_AGAIN = 5.0  # seconds; an interruption that meets Python inside a destructor is dropped there
+ASK_AGAIN = 5.0  # seconds; an interruption that meets Python inside a destructor, for one, is dropped there
 OBJECT_STORE = 100 * 2**20  # bytes; outcomes are small, and Ray would take a third of the memory
 QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",  # a research tool sends nothing home
@@ -90,7 +91,7 @@ class RayCluster:
                     logging_level=logging.ERROR,
                     runtime_env={"env_vars": self._environment()},
                 )
-        except ConnectionError as error:
+        except (ConnectionError, self._ray.exceptions.RayError) as error:
             reason = str(error).strip().splitlines()[0]
             raise InputError(
                 f"no Ray cluster at RAY_ADDRESS {address}: {reason}; start it, unset RAY_ADDRESS, or, where it "
@@ -101,6 +102,7 @@ class RayCluster:
         """Start a cluster of this machine; what cells are told it inherits, so its first workers can be used."""
         with environment(self._environment()):
             self._ray.init(
+                address="local",  # else it would join a cluster that someone started here
                 num_cpus=max(1, round(self._workers * self._cpus)),
                 object_store_memory=OBJECT_STORE,
                 include_dashboard=False,
@@ -129,21 +131,22 @@ class RayCluster:
         finally:
             self._cancel(tasks)
 
-    def _task(self, job: Job) -> "Task":
+    def _task(self, job: Job) -> Task:
         remote = self._ray.remote(num_cpus=self._cpus, num_gpus=self._gpus, max_retries=LIVES - 1)(_run)
         reference = remote.remote(job)
         return Task(job, reference, reference.future())
 
-    def _cancel(self, tasks: list["Task"]) -> None:
+    def _cancel(self, tasks: list[Task]) -> None:
         """Have what still runs when the runner is interrupted close its runs as KILLED; Ray itself does not wait."""
-        asked = -math.inf
-        end = time.monotonic() + PATIENCE
-        while _any_open([task.job for task in tasks]) and time.monotonic() < end:
+        asked, end = -math.inf, time.monotonic() + PATIENCE
+        while tasks and time.monotonic() < end:
             if time.monotonic() - asked > ASK_AGAIN:
                 asked = time.monotonic()
                 for task in tasks:
                     self._ray.cancel(task.reference)
             time.sleep(0.2)
+            if not _any_at_work(tasks[0].job):
+                return
 
     def _environment(self) -> dict[str, str]:
         """What a cell's process is told: threads before torch starts, and the one store for all."""
@@ -176,15 +179,12 @@ class RayCluster:
             )
 
 
-def _any_open(jobs: Sequence[Job]) -> bool:
-    """Tell whether the store has a run of one of these jobs that has not ended."""
+def _any_at_work(job: Job) -> bool:
+    """Tell whether any worker still has a cell of this job's runner; its claim lasts until its run is closed."""
+    from arelu_meta.comparison.claim import Claims
     from arelu_meta.store import open_store
 
-    if not jobs:
-        return False
-    client, experiment_id = open_store(jobs[0].execution.experiment)
-    running = client.search_runs([experiment_id], "attributes.status = 'RUNNING'")
-    return not {run.data.tags.get("spec_hash") for run in running}.isdisjoint(job.cell.spec.identity for job in jobs)
+    return Claims(*open_store(job.execution.experiment)).any_of(job.runner)
 
 
 @contextmanager
@@ -212,7 +212,12 @@ def _without_standard_error() -> Iterator[None]:
 
 
 def _run(job: Job) -> Outcome:
-    signal.signal(signal.SIGTERM, terminate)  # by which Ray ends a worker; its own handler would leave the run FAILED
     from arelu_meta.comparison.cell_run import run_cell
 
-    return run_cell(job)
+    handler = signal.signal(signal.SIGTERM, terminate)  # so that the run is closed; Ray's own would leave it FAILED
+    try:
+        return run_cell(job)
+    except Terminated:
+        sys.exit(1)  # as Ray's own: a worker that went, whose task is run elsewhere
+    finally:
+        signal.signal(signal.SIGTERM, handler)

@@ -5,10 +5,13 @@ import pandas as pd
 from arelu_meta.comparison.collect import curves_table, runs_table
 from arelu_meta.comparison.record import latest_record, place
 from arelu_meta.errors import unknown
+from arelu_meta.store import has_diverged
 
 
 def results(name: str) -> pd.DataFrame:
     """Give one row per finished cell: the axes, `seed`, metrics (shares in per cent), `run_id`, `seconds`.
+
+    A cell that diverged has a row without metrics.
 
     The comparison is looked for by name in the store of this environment: the last one, if its file was edited.
     """
@@ -19,7 +22,7 @@ def results(name: str) -> pd.DataFrame:
 def curves(name: str, metric: str) -> pd.DataFrame:
     """Give a metric of every finished cell over its steps: the axes, `seed`, `metric`, `step`, `value`."""
     record = latest_record(name)
-    runs = record.finished_cells()
+    runs = [run for run in record.finished_cells() if not has_diverged(run)]
     axes = [axis for axis in place(runs[0]) if axis != "seed"] if runs else []
     found = curves_table(record, runs, axes, [metric])
     if found is None:

@@ -64,13 +64,11 @@ def _matched(findings: Findings, runs: pd.DataFrame) -> list[Comparison]:
     comparisons = []
     for setting, rows in settings(runs, others):
         found = {str(name): choose(findings, own, tuned) for name, own in rows.groupby(findings.arm, sort=False)}
-        chosen = {name: choice for name, choice in found.items() if choice is not None}
-        by_arm = {name: choice.rows.set_index("seed") for name, choice in chosen.items()}
+        by_arm = {name: choice.rows.set_index("seed") for name, choice in found.items()}
         arms = [
-            _arm(findings, name, by_arm[name], (*setting, *choice.setting), choice) for name, choice in chosen.items()
+            _arm(findings, name, by_arm[name], (*setting, *choice.setting), choice) for name, choice in found.items()
         ]
-        if arms:
-            comparisons.append(Comparison(setting, True, _tested(findings, arms, by_arm), findings.baseline))
+        comparisons.append(Comparison(setting, True, _tested(findings, arms, by_arm), findings.baseline))
     return comparisons
 
 

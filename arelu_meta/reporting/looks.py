@@ -33,7 +33,7 @@ def looks(analysis: Analysis) -> list[Look]:
     best = sorted(places, key=lambda name: sum(places[name]) / len(places[name]))
     subjects = [explained_arm(findings, comparison) for comparison in judged]
     first = [name for name in (findings.baseline, *subjects, *findings.controls) if name in places]
-    names = list(dict.fromkeys([*(name for name in first if name), *best]))
+    names = list(dict.fromkeys([*filter(None, first), *best]))
     return [
         Look(name, role(findings, name), ORDER[number % 7], DASHES[number // 7 % len(DASHES)], number < IN_FRONT)
         for number, name in enumerate(names)

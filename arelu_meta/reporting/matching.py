@@ -28,10 +28,11 @@ def _lower_is_better(findings: Findings) -> bool:
     return "loss" in name or "error" in name or not findings.higher_is_better
 
 
-def choose(findings: Findings, rows: pd.DataFrame, tuned: tuple[str, ...]) -> Choice | None:
+def choose(findings: Findings, rows: pd.DataFrame, tuned: tuple[str, ...]) -> Choice:
     """Choose among the settings of one arm by the mean of the validation metric over seeds.
 
-    A setting in which any seed of the arm is missing or diverged is chosen only when no other is left.
+    A setting in which any seed of the arm is missing or diverged is chosen only when no other is left; an arm that
+    diverged in all of them has no setting, and no result.
     """
     seeds = rows["seed"].nunique()
     candidates = []
@@ -42,7 +43,8 @@ def choose(findings: Findings, rows: pd.DataFrame, tuned: tuple[str, ...]) -> Ch
         candidates.append((len(finite) == seeds, -score if _lower_is_better(findings) else score, setting, own, score))
     usable = [candidate for candidate in candidates if not math.isnan(candidate[1])]
     if not usable:
-        return None
+        lost = rows.drop_duplicates("seed").assign(**{findings.metric: math.nan})
+        return Choice(tuple((axis, math.nan) for axis in tuned), lost, math.nan, len(candidates), ())
     _, _, setting, own, score = max(usable, key=lambda candidate: candidate[:2])
     return Choice(setting, own, score, len(candidates), _edges(rows, setting))
 

@@ -8,7 +8,7 @@ from arelu_meta.reporting.arms import ALPHA, Arm, Comparison
 from arelu_meta.reporting.controls import Control
 from arelu_meta.reporting.findings import Findings
 from arelu_meta.reporting.matching import decades_from
-from arelu_meta.reporting.numbers import NONE, Numbers, p_value
+from arelu_meta.reporting.numbers import NONE, Numbers, counted, p_value
 from arelu_meta.reporting.power import detectable_difference
 from arelu_meta.reporting.published import SourceKey, published_sources, published_value
 from arelu_meta.reporting.settings import text
@@ -92,7 +92,7 @@ def control_table(controls: Sequence[Control], subject: str, numbers: Numbers) -
                 (pair.estimate for pair in pairs),
                 numbers,
             ),
-            Column("p", f"paired t test, Holm-corrected over {len(controls)} controls; * is below 0.05", ps),
+            Column("p", f"paired t test, Holm-corrected over {counted(len(controls), 'control')}; * is below 0.05", ps),
             Column(
                 "p perm.",
                 "exact sign-flip permutation test, not corrected",
@@ -138,7 +138,7 @@ def _differences(findings: Findings, comparison: Comparison, numbers: Numbers) -
     points = f" ({numbers.points})" if numbers.points else ""
     estimates = [arm.difference.estimate if arm.difference else None for arm in arms]
     flips = [arm.difference.p_permutation if arm.difference else math.nan for arm in arms]
-    tests = f"Holm-corrected over {len(comparison.tested)} arms; * is below 0.05: detectable"
+    tests = f"Holm-corrected over {counted(len(comparison.tested), 'arm')}; * is below 0.05: detectable"
     return [
         _estimates(
             f"to {findings.baseline}{points}",

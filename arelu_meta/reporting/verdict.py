@@ -5,7 +5,7 @@ import math
 from arelu_meta.reporting.arms import ALPHA, Arm, Comparison
 from arelu_meta.reporting.controls import Control, against_controls, explained_arm
 from arelu_meta.reporting.findings import Findings
-from arelu_meta.reporting.numbers import Numbers, stated_p
+from arelu_meta.reporting.numbers import Numbers, counted, stated_p
 from arelu_meta.reporting.paired import Paired
 from arelu_meta.reporting.settings import label
 
@@ -16,7 +16,7 @@ def verdict(findings: Findings, comparison: Comparison, numbers: Numbers) -> str
     scope = f"This is about {findings.metric} ({_circumstances(findings, comparison)})."
     if baseline is None or math.isnan(baseline.estimate.mean):
         return f"Nothing can be compared: no run of the baseline {findings.baseline} has a result. {scope}"
-    if len(comparison.arms) == 1:
+    if all(arm is baseline or not arm.estimate.n for arm in comparison.arms):
         return f"Nothing can be compared: {findings.baseline} is the only arm with a result. {scope}"
     if not comparison.tested:
         return f"{_untested(findings, comparison, numbers)} {scope}"
@@ -51,13 +51,14 @@ def _untried(findings: Findings, comparison: Comparison) -> str:
     names = (findings.baseline, explained_arm(findings, comparison))
     arms = [arm for arm in map(comparison.arm, names) if arm is not None]
     single = [arm.name for arm in arms if arm.choice and arm.choice.candidates == 1]
-    if single:
-        return f"but {_listed(single, 'and')} had no other setting to choose"
     edge = [f"{arm.name} ({label(arm.choice.setting)})" for arm in arms if arm.choice and arm.choice.at_edge]
-    if not edge:
-        return ""
-    are = "is" if len(edge) == 1 else "are"
-    return f"but {_listed(edge, 'and')} {are} best at the edge of what was tried: a wider grid may decide otherwise"
+    parts = [f"{_listed(single, 'and')} had no other setting to choose"] if single else []
+    if edge:
+        are = "is" if len(edge) == 1 else "are"
+        parts.append(
+            f"{_listed(edge, 'and')} {are} best at the edge of what was tried: a wider grid may decide otherwise"
+        )
+    return "but " + ", and ".join(parts) if parts else ""
 
 
 def _untested(findings: Findings, comparison: Comparison, numbers: Numbers) -> str:
@@ -86,12 +87,13 @@ def _about(findings: Findings, comparison: Comparison, arm: Arm, numbers: Number
         finding = f"There is no detectable difference between {arm.name} and {findings.baseline} on {findings.metric}"
     others = [other for other in comparison.tested if other is not arm]
     good, bad = _apart(findings, others)
-    rest = f"; of {_arms(len(others))} beside it, {_are(good)} detectably better and {bad} worse" if others else ""
+    beside = counted(len(others), "arm")
+    rest = f"; of {beside} beside it, {_are(good)} detectably better and {bad} worse" if others else ""
     return f"{finding} ({_stated(comparison, arm, numbers)}; {_circumstances(findings, comparison)}){rest}."
 
 
 def _counts(findings: Findings, comparison: Comparison, numbers: Numbers) -> str:
-    around, arms = _circumstances(findings, comparison), _arms(len(comparison.tested))
+    around, arms = _circumstances(findings, comparison), counted(len(comparison.tested), "arm")
     good, bad = _apart(findings, comparison.tested)
     if not good and not bad:
         level = f"at a corrected level of {ALPHA:g} ({around})"
@@ -100,8 +102,8 @@ def _counts(findings: Findings, comparison: Comparison, numbers: Numbers) -> str
     apart = [arm for arm in comparison.tested if arm.apart]
     furthest = apart[0] if good else apart[-1]
     stated = _stated(comparison, furthest, numbers)
-    counted = f"Of {arms}, {_are(good)} detectably better than {findings.baseline} on {findings.metric} and {bad} worse"
-    return f"{counted}, {furthest.name} furthest ({stated}; {around})."
+    first = f"Of {arms}, {_are(good)} detectably better than {findings.baseline} on {findings.metric} and {bad} worse"
+    return f"{first}, {furthest.name} furthest ({stated}; {around})."
 
 
 def _apart(findings: Findings, arms: tuple[Arm, ...] | list[Arm]) -> tuple[int, int]:
@@ -109,10 +111,6 @@ def _apart(findings: Findings, arms: tuple[Arm, ...] | list[Arm]) -> tuple[int, 
     apart = [arm.difference for arm in arms if arm.apart and arm.difference is not None]
     good = sum(better(findings, difference) for difference in apart)
     return good, len(apart) - good
-
-
-def _arms(count: int) -> str:
-    return f"{count} arm{'s' * (count != 1)}"
 
 
 def _are(count: int) -> str:

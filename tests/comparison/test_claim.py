@@ -62,6 +62,19 @@ def test_held_while_it_lasts_also_when_it_fails(experiment: tuple[MlflowClient, 
     assert tag_of(experiment) is None
 
 
+def test_what_a_runner_still_has(experiment: tuple[MlflowClient, str]):
+    """Its own claims that someone is at; neither others' nor those of a process that is gone."""
+    client, experiment_id = experiment
+    claims = Claims(*experiment)
+    client.set_experiment_tag(experiment_id, "claim.of-another", a_claim())
+    client.set_experiment_tag(experiment_id, "claim.of-a-dead-process", a_claim(runner="mine", pid=ended_process()))
+    client.set_experiment_tag(experiment_id, "claim.that-is-none", "{")
+    assert not claims.any_of("mine")
+    with claims.claimed(CELL, "mine"):
+        assert claims.any_of("mine")
+    assert not claims.any_of("mine")
+
+
 def test_renewed(experiment: tuple[MlflowClient, str], monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(claim, "EVERY", 0.01)
     with Claims(*experiment).claimed(CELL, "mine"):

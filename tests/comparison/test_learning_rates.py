@@ -6,7 +6,7 @@ import pytest
 from mlflow import MlflowClient
 
 from arelu_meta.comparison.learning_rates import Point, best_rates, cells, csv, means, rates, sweep, table
-from arelu_meta.errors import InputError, RunError
+from arelu_meta.errors import DivergedError, InputError
 from arelu_meta.spec import Execution
 from tests.supervised_runs import finetune_spec, no_model
 from tests.tiny_runs import MLFLOW_WARNINGS
@@ -87,7 +87,7 @@ def test_finished_runs_are_taken_from_the_store(store_uri, monkeypatch):
     assert len(client.search_runs([client.get_experiment_by_name("arelu_meta").experiment_id])) == 2
 
     def lost(*_args, **_options):
-        raise RunError("the training loss is nan")
+        raise DivergedError("the training loss is nan")
 
     monkeypatch.setattr("arelu_meta.comparison.learning_rates.run", lost)
     (point,) = sweep(cells(finetune_spec(), ["own"], [9.0], [0]), Execution(), lambda *_: None)

@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -111,17 +112,28 @@ def test_an_interrupted_runner_closes_its_runs(
     assert [status for _, status, _ in tiny.cells(tmp_path)] == ["KILLED", "KILLED"]
 
 
+def wait_until_it_listens(port: int) -> None:
+    end = time.monotonic() + 60
+    while time.monotonic() < end:
+        with socket.socket() as knock:
+            if knock.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.2)
+
+
 def test_a_cluster_with_a_token(tmp_path: Path, new_store: Path):
     """Who has no token is not let in, and is told of it in one line."""
     shutil.copy(new_store, tmp_path / "mlflow.db")
     tiny.write(tmp_path)
     ray = [sys.executable, "-m", "ray.scripts.scripts"]
     closed = {**os.environ, "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "0" * 64, "RAY_USAGE_STATS_ENABLED": "0"}
-    start = [*ray, "start", "--head", "--port", "6397", "--num-cpus", "1", "--include-dashboard", "false"]
-    subprocess.run(start, env=closed, check=True, capture_output=True)
+    start = [*ray, "start", "--head", "--port", "6397", "--num-cpus", "1", "--include-dashboard", "false", "--block"]
+    head = subprocess.Popen(start, env=closed, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        for token, rejected in (("1" * 64, True), ("0" * 64, False)):
-            with environment({"RAY_ADDRESS": "127.0.0.1:6397", "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": token}):
+        wait_until_it_listens(6397)
+        for token, rejected in (("1" * 64, True), ("", True), ("0" * 64, False)):
+            given = {"RAY_AUTH_TOKEN": token} if token else {"RAY_AUTH_TOKEN_PATH": str(tmp_path / "none")}
+            with environment({"RAY_ADDRESS": "127.0.0.1:6397", "RAY_AUTH_MODE": "token", **given}):
                 runner = tiny.start(tmp_path, "tiny.toml", "--on", "ray")
             _, err = runner.communicate(timeout=300)
             if rejected:
@@ -134,4 +146,5 @@ def test_a_cluster_with_a_token(tmp_path: Path, new_store: Path):
                 assert runner.returncode == 0, err
                 assert finished(tmp_path) == 4
     finally:
-        subprocess.run([*ray, "stop", "--force"], env=closed, check=True, capture_output=True)
+        head.terminate()
+        head.wait(timeout=60)

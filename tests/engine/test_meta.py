@@ -13,7 +13,7 @@ from torch import nn
 from arelu_meta import data, learners
 from arelu_meta.data.episodes import Episode, EpisodeSampler
 from arelu_meta.engine.meta import evaluate, make_optimizer, meta_train, validate
-from arelu_meta.errors import RunError
+from arelu_meta.errors import DivergedError
 from arelu_meta.learners.engines.func_engine import FuncEngine
 from arelu_meta.learners.learner import Learner, StepOutcome
 from tests.learners.small_problems import episodes, own_net
@@ -81,7 +81,7 @@ def test_the_outer_rate_is_halved_again_and_again():
 @pytest.mark.parametrize("start", [float("nan"), float("inf")])
 def test_a_loss_that_is_not_finite_ends_training_before_the_update(start):
     learner = Quadratic(start)
-    with pytest.raises(RunError, match=r"at iteration 1, episode 0 of the batch; lower --inner-lr or --outer-lr"):
+    with pytest.raises(DivergedError, match=r"at iteration 1, episode 0 of the batch; lower --inner-lr or --outer-lr"):
         train(learner, iterations=2)
     assert learner.network.weight.item() == pytest.approx(start, nan_ok=True)
 
@@ -103,7 +103,7 @@ def test_the_error_names_the_iteration_and_the_episode(method, half):
     steps = meta_train(learner, make_optimizer(learner, 0.01), next_episodes, iterations=5)
     assert [next(steps).number, next(steps).number] == [1, 2]
     weights = [parameter.detach().clone() for parameter in network.parameters()]
-    with pytest.raises(RunError, match="query loss is nan at iteration 3, episode 2 of the batch"):
+    with pytest.raises(DivergedError, match="query loss is nan at iteration 3, episode 2 of the batch"):
         next(steps)
     assert all(torch.equal(*pair) for pair in zip(weights, network.parameters(), strict=True))
 

@@ -10,7 +10,7 @@ from arelu_meta.data.imageset import ImageSet
 from arelu_meta.engine.fitting import cross_entropy
 from arelu_meta.engine.stacked import Replayed, StackedTrainer
 from arelu_meta.engine.supervised import SupervisedTrainer
-from arelu_meta.errors import InputError, RunError
+from arelu_meta.errors import DivergedError, InputError
 from arelu_meta.spec_supervised import OptimizationSection
 from tests.engine.doubled import DoubleBatches
 
@@ -106,7 +106,7 @@ def test_random_layers_are_refused():
 def test_a_loss_that_is_not_finite_names_the_network():
     broken = [trainer(seed) for seed in SEEDS]
     nn.init.constant_(broken[1].network.head.bias, torch.inf)
-    with pytest.raises(RunError, match="in epoch 1, network 2; lower --lr"):
+    with pytest.raises(DivergedError, match="in epoch 1, network 2; lower --lr"):
         list(StackedTrainer(broken).epochs())
 
 

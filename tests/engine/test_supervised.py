@@ -13,7 +13,7 @@ from arelu_meta.data.augment import shift
 from arelu_meta.data.batches import Batches
 from arelu_meta.data.imageset import ImageSet
 from arelu_meta.engine.supervised import Epoch, SupervisedTrainer, predict, right_answers
-from arelu_meta.errors import RunError
+from arelu_meta.errors import DivergedError
 from arelu_meta.spec_supervised import OptimizationSection
 
 
@@ -265,7 +265,7 @@ def test_a_loss_that_is_not_finite_ends_the_run(value: float):
 
     ours.loss = loss
     with pytest.raises(
-        RunError, match=rf"the training loss is (nan|{value}) in epoch 2; lower --lr, or set --clip-norm"
+        DivergedError, match=rf"the training loss is (nan|{value}) in epoch 2; lower --lr, or set --clip-norm"
     ):
         list(ours.epochs())
     assert ours.done == 1

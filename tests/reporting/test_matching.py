@@ -38,7 +38,9 @@ def test_a_setting_that_lost_a_seed_comes_last():
 
 
 def test_nothing_to_choose_by():
-    assert choose(FINDINGS, rows((0.1, 0, math.nan)), ("lr",)) is None
+    found = choose(FINDINGS, rows((0.1, 0, math.nan), (0.01, 0, math.nan)), ("lr",))
+    assert math.isnan(dict(found.setting)["lr"])
+    assert (found.candidates, len(found.rows), found.at_edge) == (2, 1, ())
 
 
 @pytest.mark.parametrize(

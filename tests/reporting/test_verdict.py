@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
+from arelu_meta.reporting import markdown
 from arelu_meta.reporting.content import content
 from arelu_meta.reporting.findings import Findings
 from tests.reporting.sweeps import sweep
@@ -155,3 +156,26 @@ def test_a_single_setting_is_no_choice():
     texts = {key.split(";")[0]: text for key, text in said.items()}
     assert "no other setting" not in texts["optimizer = sgd"]
     assert ", but relu and arelu had no other setting to choose)." in texts["optimizer = adam"]
+
+
+def test_an_arm_that_diverged_at_every_setting_is_still_the_one_explained():
+    arms = {"relu": 60.0, "arelu": math.nan, "arelu_frozen": 70.0, "elu": 65.0}
+    findings = sweep(arms, lrs=(0.001, 0.01, 0.1), arm_sd=0.3)
+    text = verdict(findings)
+    assert "Against its controls, elu" not in text
+    assert text.startswith("Of 2 arms, 2 are detectably better than relu")
+    assert "| arelu |  | none | – | 0 |" in markdown.markdown(content(findings), {})
+
+
+def test_a_setting_in_which_everything_diverged_is_named():
+    wide = sweep({"relu": 60.0, "arelu": 75.0}, lrs=(0.001, 0.01, 0.1), arm_sd=0.3)
+    lost = wide.runs.assign(optimizer="adam", **{"test/accuracy": math.nan, "validation/accuracy": math.nan})
+    runs = pd.concat([wide.runs.assign(optimizer="sgd"), lost], ignore_index=True)
+    said = content(replace(wide, runs=runs, axes=("activation", "optimizer", "lr"))).verdicts
+    texts = {key.split(";")[0]: text for key, text in said}
+    assert texts["optimizer = adam"].startswith("Nothing can be compared: no run of the baseline relu has a result.")
+
+
+def test_the_only_other_arm_diverged():
+    text = verdict(sweep({"relu": 60.0, "arelu": math.nan}))
+    assert text.startswith("Nothing can be compared: relu is the only arm with a result.")
