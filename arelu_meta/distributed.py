@@ -9,6 +9,10 @@ from contextlib import contextmanager
 
 import torch
 import torch.distributed as dist
+
+# Its functions have the group of the moment as a default. Imported while there is one, as torch's machinery does, it
+# would keep the group beyond its end, and a thread of the group's that meets the interpreter's end aborts the process.
+import torch.distributed.nn.functional
 from torch import Tensor
 from torch.nn import Module, Parameter
 
