@@ -14,7 +14,7 @@ from arelu_meta.reporting.further import further_table
 from arelu_meta.reporting.notes import notes
 from arelu_meta.reporting.numbers import Numbers, duration, unit_of
 from arelu_meta.reporting.table import Table, control_table, table
-from arelu_meta.reporting.verdict import verdict
+from arelu_meta.reporting.verdict import Verdict, verdict
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +37,7 @@ class Content:
     question: str
     banner: str
     """Stands over everything and over every table when the budget was reduced."""
-    verdicts: tuple[tuple[str, str], ...]
+    verdicts: tuple[Verdict, ...]
     notes: tuple[str, ...]
     parts: tuple[Part, ...]
     """One per comparison, in their order."""
@@ -71,7 +71,7 @@ def content(findings: Findings) -> Content:
     unit = unit_of(findings.metric, means) if findings.unit is None else findings.unit
     numbers = Numbers.fitting(means, unit)
     several = len(analysis.judged) > 1
-    verdicts = tuple((one.label if several else "", verdict(findings, one, numbers)) for one in analysis.judged)
+    verdicts = tuple(verdict(findings, one, numbers, one.label if several else "") for one in analysis.judged)
     parts = tuple(_part(findings, comparison, numbers) for comparison in analysis.all)
     return Content(
         analysis=analysis,
@@ -79,7 +79,7 @@ def content(findings: Findings) -> Content:
         title=findings.title or findings.name,
         question=findings.question,
         banner=banner(findings),
-        verdicts=verdicts or (("", "Nothing can be compared: no run has finished."),),
+        verdicts=verdicts or (Verdict("Nothing can be compared: no run has finished."),),
         notes=tuple(notes(analysis)) if analysis.all else (),
         parts=parts,
         controls=tuple(_controls(findings, comparison, numbers) for comparison in analysis.judged),

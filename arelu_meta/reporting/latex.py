@@ -75,8 +75,9 @@ def latex(content: Content, figures: dict[str, str]) -> str:
     lines += [rf"\emph{{{escape(content.question)}}}", ""] if content.question else []
     lines += [rf"\textbf{{{escape(content.banner)}}}", ""] if content.banner else []
     lines.append(r"\section*{Verdict}")
-    for title, sentences in content.verdicts:
-        lines += [rf"\textbf{{{escape(title)}}}: {escape(sentences)}" if title else escape(sentences), ""]
+    for one in content.verdicts:
+        about = f"{escape(one.about)}: " if one.about else ""
+        lines += [rf"\textbf{{{about}{escape(one.sentences)}}}", "", escape(one.grounds), ""]
     lines += _items(content.notes)
     for part in content.tables:
         lines += _part(part)

@@ -47,8 +47,9 @@ def markdown(content: Content, figures: dict[str, str]) -> str:
     if content.banner:
         lines += [f"> **{escape(content.banner)}**", ""]
     lines += ["## Verdict", ""]
-    for title, sentences in content.verdicts:
-        lines += [f"**{escape(title)}**: {escape(sentences)}" if title else escape(sentences), ""]
+    for one in content.verdicts:
+        about = f"{escape(one.about)}: " if one.about else ""
+        lines += [f"**{about}{escape(one.sentences)}**", "", *([escape(one.grounds), ""] if one.grounds else [])]
     lines += [*(f"- {escape(note)}" for note in content.notes), ""]
     for part in content.tables:
         lines += _part(part, "##")

@@ -74,15 +74,6 @@ def unit_of(metric: str, values: Iterable[float]) -> str:
     return "%" if in_percent and ("accuracy" in name or "dice" in name) else ""
 
 
-def counted(number: int, noun: str) -> str:
-    """Write how many there are.
-
-    >>> counted(1, "arm"), counted(4, "arm")
-    ('1 arm', '4 arms')
-    """
-    return f"{number} {noun}{'s' * (number != 1)}"
-
-
 def p_value(p: float) -> str:
     """Write a p value: to four places where it decides, to two where it does not.
 

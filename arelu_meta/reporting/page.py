@@ -47,7 +47,10 @@ def _banner(text: str) -> Markup:
 
 
 def _verdict(content: Content) -> Markup:
-    said = [tag("p", *([tag("b", f"{title}: ")] if title else []), text) for title, text in content.verdicts]
+    said = []
+    for one in content.verdicts:
+        about = tag("b", f"{one.about}: ") if one.about else EMPTY
+        said += [tag("p", about, one.sentences), tag("p", one.grounds, class_="grounds") if one.grounds else EMPTY]
     notes = tag("ul", *(tag("li", note) for note in content.notes), class_="notes") if content.notes else EMPTY
     return tag("section", tag("h2", "Verdict"), tag("div", *said, class_="verdict"), notes)
 

@@ -91,8 +91,9 @@ def summary(findings: Findings) -> str:
     """The verdict, the table and what limits them, for the terminal."""
     said = content(findings)
     lines = [said.title, *([said.banner] if said.banner else []), ""]
-    for title, sentences in said.verdicts:
-        lines += [f"{title}: {sentences}" if title else sentences, ""]
+    for one in said.verdicts:
+        about = f"{one.about}: " if one.about else ""
+        lines += [f"{about}{one.sentences}", *([one.grounds] if one.grounds else []), ""]
     for part in said.tables[: len(said.tables) - len(said.analysis.fixed if said.analysis.matched else ())]:
         lines += [*([part.banner] if part.banner else []), part.title]
         lines += [text_table(part.table.header, [[cell.text for cell in row] for row in part.table.rows]), ""]

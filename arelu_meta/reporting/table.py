@@ -8,10 +8,11 @@ from arelu_meta.reporting.arms import ALPHA, Arm, Comparison
 from arelu_meta.reporting.controls import Control
 from arelu_meta.reporting.findings import Findings
 from arelu_meta.reporting.matching import decades_from
-from arelu_meta.reporting.numbers import NONE, Numbers, counted, p_value
+from arelu_meta.reporting.numbers import NONE, Numbers, p_value
 from arelu_meta.reporting.power import detectable_difference
 from arelu_meta.reporting.published import SourceKey, published_sources, published_value
 from arelu_meta.reporting.settings import text
+from arelu_meta.reporting.words import counted
 from arelu_meta.statistics import Estimate
 
 DETECTABLE = "smallest true difference found with 80 % power at the corrected level"

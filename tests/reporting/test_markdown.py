@@ -13,7 +13,7 @@ def test_a_table_of_as_many_cells_in_every_line():
     assert "[this]\\(http://x) \\*it\\*?" in text
     assert "![All arms](figures/arms.png)" in text
     assert "- pau: \\`NaN\\`" in text
-    assert said.verdicts[0][1].replace("|", "\\|").replace("<", "&lt;") in text
+    assert said.verdicts[0].sentences.replace("|", "\\|").replace("<", "&lt;") in text
 
 
 def test_a_line_stays_a_line():

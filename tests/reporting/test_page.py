@@ -64,7 +64,8 @@ def test_shows_every_seed_mean_and_verdict(findings):
     reader = Reader(page(said))
     assert reader.count("circle", **{"class": "dot"}) == 5 * 7 + 5 * 6  # values, and differences but the baseline's
     assert reader.count("path", **{"class": "mean"}) == 7 + 6
-    assert said.verdicts[0][1] in reader.text
+    assert said.verdicts[0].sentences in reader.text
+    assert said.verdicts[0].grounds in reader.text
     assert reader.text.count(said.banner) == 1 + len(said.tables)
 
 
