@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from arelu_meta.palette import COLOURS
@@ -18,6 +19,11 @@ from arelu_meta.reporting.series import LineChart, curves, over_rates
 from arelu_meta.statistics import Estimate
 
 STYLES: dict[str, str | tuple[int, tuple[int, ...]]] = {"": "-", "6 3": "--", "2 2": ":", "8 3 2 3": "-."}
+
+
+def _plain(text: str) -> str:
+    """Keep a dollar sign what it is; two of them would be taken for mathematics."""
+    return text.replace("$", r"\$")
 
 
 def figures(said: Content) -> dict[str, tuple[Figure, str]]:
@@ -51,18 +57,18 @@ def dots_figure(findings: Findings, comparison: Comparison, drawn: Sequence[Look
     if baseline is not None and math.isfinite(baseline.estimate.mean):
         sides[0].axvline(baseline.estimate.mean, color="0.4", linewidth=1, linestyle="--", zorder=0)
     unit = f" ({numbers.unit})" if numbers.unit else ""
-    sides[0].set(xlabel=f"{findings.metric}{unit}")
-    sides[0].set_yticks(range(len(arms)), [f"{arm.name} (n = {arm.estimate.n})" for arm in arms])
+    sides[0].set(xlabel=_plain(f"{findings.metric}{unit}"))
+    sides[0].set_yticks(range(len(arms)), [_plain(f"{arm.name} (n = {arm.estimate.n})") for arm in arms])
     sides[0].set_ylim(len(arms) - 0.5, -0.5)
     if paired:
         sides[1].axvline(0, color="0.4", linewidth=1, linestyle="--", zorder=0)
         points = f" ({numbers.points})" if numbers.points else ""
-        sides[1].set(xlabel=f"difference to {findings.baseline}, seed by seed{points}")
+        sides[1].set(xlabel=_plain(f"difference to {findings.baseline}, seed by seed{points}"))
     for side in sides:
         side.grid(axis="x", alpha=0.3)
         side.tick_params(axis="y", length=0)
     title = ": ".join(part for part in (findings.title, comparison.label) if part)
-    figure.suptitle(f"{title}\npoints are seeds, diamonds means, bars 95 % t intervals", fontsize="medium")
+    figure.suptitle(f"{_plain(title)}\npoints are seeds, diamonds means, bars 95 % t intervals", fontsize="medium")
     return figure
 
 
@@ -80,13 +86,14 @@ def lines_figure(chart: LineChart, drawn: Sequence[Look]) -> Figure:
     """Means over seeds with the band of their 95 % intervals; arms beyond the first seven in grey."""
     figure = Figure(figsize=(7.5, 4.5), layout="constrained")
     axes = figure.subplots()
+    handles: dict[str, Line2D] = {}
     for order, look in enumerate(reversed(drawn)):
         points = chart.lines.get(look.name)
         if not points:
             continue
         colour = COLOURS[look.colour] if look.in_front else "0.75"
         x = [point.x for point in points]
-        axes.plot(
+        (line,) = axes.plot(
             x,
             [point.mean for point in points],
             color=colour,
@@ -94,10 +101,10 @@ def lines_figure(chart: LineChart, drawn: Sequence[Look]) -> Figure:
             linewidth=1.8 if look.in_front else 0.9,
             marker="o" if len(points) < 15 else None,
             markersize=3.5,
-            label=look.name if look.in_front else None,
             zorder=2 + order,
         )
         if look.in_front:
+            handles[_plain(look.name)] = line
             low, high = [point.low for point in points], [point.high for point in points]
             axes.fill_between(x, low, high, color=colour, alpha=0.12, linewidth=0)
     if chart.steps:
@@ -106,9 +113,9 @@ def lines_figure(chart: LineChart, drawn: Sequence[Look]) -> Figure:
         axes.set_xscale("log")
     behind = sum(not look.in_front and look.name in chart.lines for look in drawn)
     grey = f"; {behind} more arms in grey" if behind else ""
-    axes.set(xlabel=chart.xlabel, ylabel=f"{chart.ylabel} ({chart.unit})" if chart.unit else chart.ylabel)
-    axes.set_title(f"{chart.title}\nmean and 95 % t interval over {chart.seeds}{grey}", fontsize="medium")
+    unit = f" ({chart.unit})" if chart.unit else ""
+    axes.set(xlabel=_plain(chart.xlabel), ylabel=_plain(f"{chart.ylabel}{unit}"))
+    axes.set_title(f"{_plain(chart.title)}\nmean and 95 % t interval over {chart.seeds}{grey}", fontsize="medium")
     axes.grid(alpha=0.3)
-    handles, labels = axes.get_legend_handles_labels()
-    axes.legend(handles[::-1], labels[::-1], frameon=False, fontsize="small")
+    axes.legend([*handles.values()][::-1], [*handles][::-1], frameon=False, fontsize="small")
     return figure

@@ -39,6 +39,8 @@ class Findings:
     published: pd.DataFrame | None = None
     """Columns: the axes, `metric`, `value`, `protocol`, `source`."""
     curves: pd.DataFrame | None = None
+    step: str = "training step"
+    """What curves are drawn over."""
     episodes: Mapping[str, np.ndarray] = field(default_factory=dict)
     missing: tuple[str, ...] = ()
     """Cells without a result, each with the reason."""

@@ -1,5 +1,6 @@
 """Learning rates matched on validation: each arm at the setting that is best for it, test results unseen."""
 
+import functools
 import math
 from dataclasses import dataclass
 
@@ -21,32 +22,56 @@ class Choice:
     candidates: int
     at_edge: tuple[str, ...]
     """Axes whose chosen number is the smallest or largest tried: a wider grid might do better."""
+    uneven: bool = False
+    """Whether the settings were not all run with the same seeds."""
 
 
-def _lower_is_better(findings: Findings) -> bool:
-    name = (findings.validation_metric or "").rsplit("/", 1)[-1]
-    return "loss" in name or "error" in name or not findings.higher_is_better
+@dataclass(frozen=True, eq=False)
+class _Tried:
+    setting: Setting
+    rows: pd.DataFrame
+    scores: pd.Series
+    """The validation metric by seed."""
+
+    @property
+    def diverged(self) -> bool:
+        return not np.isfinite(self.scores).all()
+
+    def score(self, seeds: pd.Index) -> float:
+        """Mean over these seeds, or over its own where there are none."""
+        finite = self.scores[np.isfinite(self.scores)]
+        return float(finite[finite.index.intersection(seeds)].mean() if len(seeds) else finite.mean())
 
 
 def choose(findings: Findings, rows: pd.DataFrame, tuned: tuple[str, ...]) -> Choice:
-    """Choose among the settings of one arm by the mean of the validation metric over seeds.
+    """Choose among the settings of one arm by the mean of the validation metric over the seeds that they share.
 
-    A setting in which any seed of the arm is missing or diverged is chosen only when no other is left; an arm that
-    diverged in all of them has no setting, and no result.
+    A setting in which a seed diverged is chosen only when no other is left; an arm that diverged in all of them has
+    no setting, and no result.
     """
-    seeds = rows["seed"].nunique()
-    candidates = []
-    for setting, own in settings(rows, tuned):
-        values = pd.to_numeric(own[findings.validation_metric], errors="coerce").to_numpy(dtype=float)
-        finite = values[np.isfinite(values)]
-        score = float(finite.mean()) if len(finite) else math.nan
-        candidates.append((len(finite) == seeds, -score if _lower_is_better(findings) else score, setting, own, score))
-    usable = [candidate for candidate in candidates if not math.isnan(candidate[1])]
+    metric = str(findings.validation_metric)
+    every = [_Tried(setting, own, _scores(own, metric)) for setting, own in settings(rows, tuned)]
+    whole = [one for one in every if not one.diverged]
+    usable = whole or [one for one in every if np.isfinite(one.scores).any()]
     if not usable:
         lost = rows.drop_duplicates("seed").assign(**{findings.metric: math.nan})
-        return Choice(tuple((axis, math.nan) for axis in tuned), lost, math.nan, len(candidates), ())
-    _, _, setting, own, score = max(usable, key=lambda candidate: candidate[:2])
-    return Choice(setting, own, score, len(candidates), _edges(rows, setting))
+        return Choice(tuple((axis, math.nan) for axis in tuned), lost, math.nan, len(every), ())
+    seeds = [one.scores.index[np.isfinite(one.scores)] for one in usable]
+    shared = functools.reduce(pd.Index.intersection, seeds)
+    sign = -1 if _lower_is_better(metric) else 1
+    best = max(usable, key=lambda one: sign * one.score(shared))
+    uneven = len({frozenset(one.scores.index) for one in every}) > 1
+    return Choice(best.setting, best.rows, best.score(shared), len(every), _edges(rows, best.setting), uneven)
+
+
+def _scores(rows: pd.DataFrame, metric: str) -> pd.Series:
+    return pd.to_numeric(rows.set_index("seed")[metric], errors="coerce").astype(float)
+
+
+def _lower_is_better(metric: str) -> bool:
+    """Whatever is judged in the end: a network may be chosen by its accuracy and judged by its loss."""
+    name = metric.rsplit("/", 1)[-1]
+    return "loss" in name or "error" in name
 
 
 def _edges(rows: pd.DataFrame, setting: Setting) -> tuple[str, ...]:

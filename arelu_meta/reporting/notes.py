@@ -18,7 +18,7 @@ def notes(analysis: Analysis) -> list[str]:
     findings = analysis.findings
     where: dict[str, list[str]] = {}
     for comparison in analysis.judged:
-        for note in (*_permutation(comparison), *_seeds(comparison), *_scattered(comparison), *_edges(comparison)):
+        for note in (*_permutation(comparison), *_seeds(comparison), *_scattered(comparison), *_choices(comparison)):
             where.setdefault(note, []).append(label(comparison.setting))
     everywhere = len(analysis.judged)
     found = [
@@ -88,6 +88,11 @@ def _scattered(comparison: Comparison) -> list[str]:
     return found
 
 
-def _edges(comparison: Comparison) -> list[str]:
+def _choices(comparison: Comparison) -> list[str]:
     edge = [f"{arm.name} ({label(arm.choice.setting)})" for arm in comparison.arms if arm.choice and arm.choice.at_edge]
-    return [f"Best at the edge of the grid, a wider one might do better: {', '.join(edge)}"] if edge else []
+    found = [f"Best at the edge of the grid, a wider one might do better: {', '.join(edge)}"] if edge else []
+    uneven = [arm.name for arm in comparison.arms if arm.choice and arm.choice.uneven]
+    if uneven:
+        names = ", ".join(uneven)
+        found.append(f"Settings that were not all run with the same seeds, chosen on those they share: {names}")
+    return found

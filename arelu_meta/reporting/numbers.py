@@ -18,13 +18,16 @@ class Numbers:
 
     @classmethod
     def fitting(cls, values: Iterable[float], unit: str = "") -> "Numbers":
-        """Choose digits for values of this size: two for percent, four for shares.
+        """Choose digits for values of this size: two for percent, four for shares, more for what is small.
 
-        >>> Numbers.fitting([0.5, 0.9]).value(0.51234)
-        '0.5123'
+        >>> Numbers.fitting([0.5, 0.9]).value(0.51234), Numbers.fitting([4e-5]).value(4e-5)
+        ('0.5123', '0.00004000')
         """
         size = max((abs(value) for value in values if math.isfinite(value)), default=1.0)
-        return cls(2 if unit == "%" or 1.5 < size < 1000 else 4 if size <= 1.5 else 0, unit)
+        if unit == "%" or 1.5 < size < 1000:
+            return cls(2, unit)
+        small = 3 - math.floor(math.log10(size)) if size > 0 else 4
+        return cls(max(4, small) if size <= 1.5 else 0, unit)
 
     @property
     def points(self) -> str:

@@ -41,10 +41,12 @@
     area.addEventListener("pointermove", (event) => {
       const box = area.getBoundingClientRect();
       const at = (event.clientX - box.left) / box.width;
-      const shown = lines.filter(([g]) => getComputedStyle(g).display !== "none").map(([g, points]) =>
-        [g.dataset.arm, points.reduce((a, b) => Math.abs(place(b[0]) - at) < Math.abs(place(a[0]) - at) ? b : a)]);
-      if (!shown.length) return hide();
-      const x = shown[0][1][0];
+      const drawn = lines.filter(([g]) => getComputedStyle(g).display !== "none");
+      if (!drawn.length) return hide();
+      const x = drawn.flatMap(([, points]) => points.map((point) => point[0]))
+        .reduce((a, b) => Math.abs(place(b) - at) < Math.abs(place(a) - at) ? b : a);
+      const shown = drawn.map(([g, points]) => [g.dataset.arm, points.find((point) => point[0] === x)])
+        .filter(([, point]) => point);
       cross.hidden = false;
       cross.style.left = 100 * place(x) + "%";
       const words = shown.map(([arm, [, mean, from, to]]) =>

@@ -66,7 +66,7 @@ def metrics(findings: Findings) -> dict[str, float]:
     named: dict[str, float] = {}
     for comparison in analysis.all:
         for arm in comparison.arms:
-            place = "/".join(_valid(part) for part in (arm.name, *_setting(comparison), findings.metric))
+            place = _valid("/".join((arm.name, *_setting(comparison), findings.metric)))
             while f"{place}_n" in named:  # two names that differ in signs MLflow does not take
                 place += "_"
             numbers = numbers_of(arm)
@@ -77,7 +77,13 @@ def metrics(findings: Findings) -> dict[str, float]:
 
 
 def _valid(name: str) -> str:
-    return re.sub(r"[^\w./ -]", "_", name, flags=re.ASCII)
+    """Make a name that MLflow takes: plain signs, and a path that leads nowhere else.
+
+    >>> _valid("./data/a.npz/../lr=1/test/accuracy")
+    'data/a.npz/lr_1/test/accuracy'
+    """
+    plain = re.sub(r"[^\w./ -]", "_", name, flags=re.ASCII)
+    return "/".join(part for part in plain.split("/") if part.strip(".")) or "_"
 
 
 def _setting(comparison: Comparison) -> list[str]:

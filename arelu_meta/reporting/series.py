@@ -38,11 +38,8 @@ class LineChart:
     ylabel: str
     lines: dict[str, list[Point]]
     log: bool = False
-
-    @property
-    def steps(self) -> bool:
-        """Whether the quantity is counted."""
-        return self.xlabel.endswith("step")
+    steps: bool = False
+    """Whether the quantity is counted."""
 
     @property
     def unit(self) -> str:
@@ -74,8 +71,8 @@ def curves(findings: Findings, comparison: Comparison) -> list[LineChart]:
             if points:
                 lines[arm.name] = points
         if lines:
-            step = "inner step" if "inner_step" in str(metric) else "training step"
-            charts.append(LineChart(_key(str(metric)), str(metric), step, str(metric), lines))
+            step = "inner step" if "inner_step" in str(metric) else findings.step
+            charts.append(LineChart(_key(str(metric)), str(metric), step, str(metric), lines, steps=True))
     return charts
 
 
@@ -93,6 +90,7 @@ def over_rates(analysis: Analysis) -> list[LineChart]:
     findings, axes = analysis.findings, tuned_axes(analysis.findings)
     if len(axes) != 1 or not pd.api.types.is_numeric_dtype(findings.runs[axes[0]]):
         return []
+    positive = bool((findings.runs[axes[0]] > 0).all())
     charts: dict[str, LineChart] = {}
     for comparison in analysis.fixed:
         setting = dict(comparison.setting)
@@ -100,7 +98,7 @@ def over_rates(analysis: Analysis) -> list[LineChart]:
         where = ", ".join(f"{axis} = {text(value)}" for axis, value in setting.items())
         key = _key(f"over {axes[0]} {where}")
         title = f"{findings.metric} over {axes[0]}" + (f", {where}" if where else "")
-        chart = charts.setdefault(key, LineChart(key, title, axes[0], findings.metric, {}, rate > 0))
+        chart = charts.setdefault(key, LineChart(key, title, axes[0], findings.metric, {}, log=positive))
         for arm in comparison.arms:
             one = arm.estimate
             if math.isfinite(one.mean):

@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from arelu_meta.errors import InputError, unknown
@@ -71,9 +72,11 @@ def settings(runs: pd.DataFrame, axes: tuple[str, ...]) -> Iterator[tuple[Settin
 def same(one: Any, other: Any) -> bool:
     """Whether two values of an axis are the same, be they written as numbers or as text.
 
-    >>> same(0.0001, "1e-4"), same("sgd", "adam")
-    (True, False)
+    >>> same(0.0001, "1e-4"), same("sgd", "adam"), same(True, "true")
+    (True, False, True)
     """
+    if isinstance(one, bool | np.bool_) or isinstance(other, bool | np.bool_):
+        return str(one).lower() == str(other).lower()
     try:
         return math.isclose(float(one), float(other), rel_tol=1e-9)
     except (TypeError, ValueError):

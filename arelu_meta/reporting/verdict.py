@@ -37,7 +37,7 @@ def verdict(findings: Findings, comparison: Comparison, numbers: Numbers, about:
     if not comparison.tested:
         return Verdict(_untested(findings, comparison, numbers), around, about)
     subject = comparison.arm(explained_arm(findings, comparison))
-    tested = subject if subject in comparison.tested else _furthest(findings, comparison)
+    tested = subject if subject in comparison.tested else _most_telling(findings, comparison)
     if subject is not None and tested is subject:
         first = _about(findings, subject, numbers)
     else:
@@ -50,6 +50,8 @@ def verdict(findings: Findings, comparison: Comparison, numbers: Numbers, about:
 def _untested(findings: Findings, comparison: Comparison, numbers: Numbers) -> str:
     best = comparison.arms[0]
     mean = f"The best mean is that of {best.name}, {numbers.with_unit(best.estimate.mean)}."
+    if not any(arm.difference is not None and arm.difference.n for arm in comparison.arms):
+        return f"No arm shares a seed with {findings.baseline}, so that nothing can be compared in pairs. {mean}"
     if any(arm.difference is not None and arm.difference.constant for arm in comparison.arms):
         return f"Differences to {findings.baseline} do not vary over seeds and cannot be tested. {mean}"
     return f"A single seed cannot tell a difference to {findings.baseline} from chance. {mean}"
@@ -64,16 +66,17 @@ def _about(findings: Findings, arm: Arm, numbers: Numbers) -> str:
     return f"{what} on {findings.metric}: {_size(arm.difference, numbers)}."
 
 
-def _counts(findings: Findings, comparison: Comparison, furthest: Arm | None, numbers: Numbers) -> str:
+def _counts(findings: Findings, comparison: Comparison, named: Arm | None, numbers: Numbers) -> str:
     arms = counted(len(comparison.tested), "arm")
-    if furthest is None:
+    if named is None:
         return f"No difference is detectable: of {arms} none differs from {findings.baseline} on {findings.metric}."
     good, bad = better_and_worse(findings, comparison.tested)
     counts = f"{good} {are(good)} detectably better than {findings.baseline} on {findings.metric} and {bad} worse"
-    return f"Of {arms}, {counts}, {furthest.name} furthest: {_size(furthest.difference, numbers)}."
+    which = f"the {'best' if good else 'worst'} is {named.name}"
+    return f"Of {arms}, {counts}; {which}: {_size(named.difference, numbers)}."
 
 
-def _furthest(findings: Findings, comparison: Comparison) -> Arm | None:
+def _most_telling(findings: Findings, comparison: Comparison) -> Arm | None:
     """The best of the arms that differ from the baseline, or the worst where none is better."""
     apart = [arm for arm in comparison.tested if arm.apart]
     if not apart:

@@ -39,6 +39,16 @@ def test_arms_behind_are_grey_and_counted():
     assert len(figure.axes[0].get_legend().get_texts()) == 7
 
 
+def test_signs_that_matplotlib_takes_for_its_own():
+    """Two dollar signs are no mathematics, and a name that begins with _ is in the legend all the same."""
+    findings = replace(sweep({"relu": 50.0, "_mine:A": 60.0}, steps=3), title="from $100 % to $200 #")
+    found = figures(content(findings))
+    for figure, _ in found.values():
+        figure.canvas.draw()
+    legend = found["curve-validation-accuracy"][0].axes[0].get_legend()
+    assert sorted(text.get_text() for text in legend.get_texts()) == ["_mine:A", "relu"]
+
+
 def test_an_arm_without_results():
     findings = sweep({"relu": 60.0, "arelu": 70.0, "pau": 1.0})
     runs = findings.runs.copy()

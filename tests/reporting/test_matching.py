@@ -31,10 +31,26 @@ def test_a_loss_is_better_when_lower():
     assert choice.at_edge == ()
 
 
-def test_a_setting_that_lost_a_seed_comes_last():
-    table = rows((0.1, 0, 99), (0.1, 1, math.nan), (0.01, 0, 60), (0.01, 1, 60), (0.001, 0, 98))
+def test_what_is_judged_does_not_turn_the_choice_around():
+    """Judged by a loss, of which less is better; chosen by an accuracy, of which more is."""
+    judged = replace(FINDINGS, metric="train/loss", higher_is_better=False)
+    assert choose(judged, rows((0.1, 0, 90), (0.01, 0, 20)), ("lr",)).setting == (("lr", 0.1),)
+
+
+def test_a_setting_in_which_a_seed_diverged_comes_last():
+    table = rows((0.1, 0, 99), (0.1, 1, math.nan), (0.01, 0, 60), (0.01, 1, 60))
     assert choose(FINDINGS, table, ("lr",)).setting == (("lr", 0.01),)
     assert choose(FINDINGS, table[table["lr"] != 0.01], ("lr",)).setting == (("lr", 0.1),)
+
+
+def test_settings_are_compared_on_the_seeds_they_share():
+    """Seed 2 was run at 0.01 alone: more seeds make no setting better."""
+    table = rows((0.1, 0, 60), (0.1, 1, 58), (0.01, 0, 20), (0.01, 1, 22), (0.01, 2, 99))
+    choice = choose(FINDINGS, table, ("lr",))
+    assert (choice.setting, choice.validation, choice.uneven) == ((("lr", 0.1),), 59.0, True)
+    assert not choose(FINDINGS, table[table["seed"] < 2], ("lr",)).uneven
+    apart = choose(FINDINGS, rows((0.1, 0, 60), (0.01, 1, 70)), ("lr",))  # none shared: each by its own
+    assert (apart.setting, apart.validation) == ((("lr", 0.01),), 70.0)
 
 
 def test_nothing_to_choose_by():

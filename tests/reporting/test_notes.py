@@ -53,6 +53,15 @@ def test_no_shared_seed():
     assert "No seed shared with relu: arelu." in said(replace(findings, runs=runs))
 
 
+def test_settings_with_other_seeds():
+    findings = sweep(TWO, lrs=(0.01, 0.1))
+    runs = findings.runs
+    fewer = runs[(runs["activation"] == "relu") | (runs["lr"] == 0.1) | (runs["seed"] < 3)]
+    words = "Settings that were not all run with the same seeds, chosen on those they share: "
+    assert f"{words}arelu." in said(replace(findings, runs=fewer))
+    assert words not in said(findings)
+
+
 def test_constant_differences():
     assert "is the same in every seed and has no spread to test with: arelu." in said(sweep(TWO, arm_sd=0.0))
 

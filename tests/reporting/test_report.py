@@ -53,12 +53,14 @@ def test_metrics_rank_arms():
 def test_metric_names_are_valid_for_mlflow():
     from mlflow.utils.validation import _validate_metric_name
 
-    findings = sweep({"relu": 60.0, "a(b=0.25)": 70.0}, lrs=(0.01, 0.1))
+    paths = {"/abs/x.npz": 60.0, "./x": 61.0, "../x": 62.0, "a//b": 63.0, "..": 64.0}
+    findings = sweep({"relu": 60.0, "a(b=0.25)": 70.0, **paths}, lrs=(0.01, 0.1))
     names = report.metrics(findings)
     for name in names:
         _validate_metric_name(name)
     assert "a_b_0.25_/matched/test/accuracy_mean" in names
     assert "a_b_0.25_/lr_0.01/test/accuracy_mean" in names
+    assert sum(name.endswith("_mean") for name in names) == 7 * 3  # none lost: two rates and the matched view
 
 
 def test_arms_that_look_alike_keep_their_metrics():

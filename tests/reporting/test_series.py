@@ -56,6 +56,19 @@ def test_curves_of_the_chosen_rate():
     assert chart.lines["relu"][-1].mean == pytest.approx(last)
 
 
+def test_curves_name_what_they_run_over():
+    (chart,) = drawn(replace(with_curves(("relu", 0, 0, 0.2), ("relu", 0, 1, 0.5)), step="epoch"))
+    assert (chart.xlabel, chart.steps) == ("epoch", True)
+
+
+def test_a_rate_of_zero_has_no_logarithm():
+    findings = sweep({"relu": 60.0}, lrs=(0.1, 0.2))
+    runs = findings.runs.assign(lr=findings.runs["lr"].replace(0.2, 0.0))
+    for given, log in ((findings, True), (replace(findings, runs=runs), False)):
+        (chart,) = over_rates(analyse(given))
+        assert chart.log is log
+
+
 def test_no_curves():
     assert drawn(sweep()) == []
     assert drawn(replace(sweep(), curves=pd.DataFrame())) == []

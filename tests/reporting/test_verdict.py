@@ -83,7 +83,9 @@ def test_a_control_that_is_better():
 def test_without_an_arm_to_explain_arms_are_counted():
     arms = {"relu": 60.0, "elu": 75.0, "celu": 60.0, "pau": 45.0}
     text = sentences(sweep(arms, arm_sd=0.5))
-    assert text.startswith("Of 3 arms, 1 is detectably better than relu on test/accuracy and 1 worse, elu furthest: +1")
+    assert text.startswith(
+        "Of 3 arms, 1 is detectably better than relu on test/accuracy and 1 worse; the best is elu: +1"
+    )
     assert grounds(sweep(arms, arm_sd=0.5)).startswith(
         "The paired t test gives p < 0.001 for elu, Holm-corrected over 3"
     )
@@ -91,7 +93,7 @@ def test_without_an_arm_to_explain_arms_are_counted():
     assert sentences(none).startswith("No difference is detectable: of 3 arms none differs from relu")
     assert grounds(none).startswith("The paired t test gives no p below 0.05, Holm-corrected over 3 arms (n = 5 seeds")
     worse = sentences(sweep({"relu": 60.0, "elu": 50.0, "pau": 40.0}, arm_sd=0.5))
-    assert "0 are detectably better than relu on test/accuracy and 2 worse, pau furthest: −2" in worse
+    assert "0 are detectably better than relu on test/accuracy and 2 worse; the worst is pau: −2" in worse
 
 
 def test_one_seed():
@@ -100,6 +102,14 @@ def test_one_seed():
         "A single seed cannot tell a difference to relu from chance. The best mean is that of arelu,"
     )
     assert grounds(findings) == "test/accuracy: n = 1 seed, protocol sound."
+
+
+def test_no_seed_is_shared():
+    findings = sweep({"relu": 60.0, "arelu": 75.0})
+    runs = findings.runs.assign(seed=findings.runs["seed"] + 10 * (findings.runs["activation"] == "arelu"))
+    assert sentences(replace(findings, runs=runs)).startswith(
+        "No arm shares a seed with relu, so that nothing can be compared in pairs. The best mean is that of arelu,"
+    )
 
 
 def test_constant_differences():
