@@ -17,6 +17,7 @@ BUILT_IN = {
     "cifar100": 150,
     "gain_controls": 30,
     "glyphs": 15,
+    "glyphs_rates": 100,
     "inner_rates": 60,
     "learning_rates": 175,
     "maml_digits": 15,
