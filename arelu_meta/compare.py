@@ -92,6 +92,8 @@ def _compare(
     execution: Execution,
     words: str,
 ) -> None:
+    from mlflow.exceptions import MlflowException
+
     from arelu_meta.comparison.runner import Plan, compare
     from arelu_meta.outcomes.text import block, where_to_look
     from arelu_meta.reporting.report import summary
@@ -118,11 +120,19 @@ def _compare(
     except KeyboardInterrupt:
         sys.stderr.write(f"to go on where it stopped: {words}\n")
         raise
+    except (MlflowException, OSError) as error:
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise RunError(
+            f"stopped, for the store or the disk failed: {reason}; to go on where it stopped: {words}"
+        ) from error
     places = [("report", f"{done.folder}/"), *where_to_look(done.record.run_id, done.record.experiment_id, store_uri())]
     said = "no cell has finished" if done.findings.runs.empty else summary(done.findings)
     sys.stdout.write(f"{said}\n\n{block('where it is', places)}\n")
-    if done.failed:
-        raise RunError(f"{len(done.failed)} of {len(cells)} cells have no result; to try them again: {words}")
+    missing = len(done.findings.missing)
+    if missing:
+        raise RunError(
+            f"{missing} of {len(cells)} cells {'has' if missing == 1 else 'have'} no result; to try again: {words}"
+        )
 
 
 if __name__ == "__main__":

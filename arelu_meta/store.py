@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import mlflow
 from filelock import FileLock
 from mlflow import MlflowClient
-from mlflow.entities import Run, RunStatus
+from mlflow.entities import LifecycleStage, Run, RunStatus
 from mlflow.exceptions import MlflowException
 
 from arelu_meta.errors import InputError
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 DEFAULT_URI = "sqlite:///mlflow.db"
+NOT_THERE = ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE")  # no such run, or nothing that could be a run's id
 DIVERGED = "diverged"  # tag of a run whose loss was no longer finite: where that was
 
 
@@ -46,12 +47,30 @@ def open_store(experiment: str) -> tuple[MlflowClient, str]:
             mlflow.set_tracking_uri(uri)
             client = MlflowClient()
             found = client.get_experiment_by_name(experiment)
-            return client, found.experiment_id if found else client.create_experiment(experiment)
+            if found is None:
+                return client, client.create_experiment(experiment)
     except Exception as error:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise InputError(
             f"cannot use the MLflow store {uri}: {reason}; set MLFLOW_TRACKING_URI to one that can be written"
         ) from error
+    if found.lifecycle_stage == LifecycleStage.DELETED:
+        raise InputError(
+            f"experiment {experiment!r} was deleted in the MLflow store {uri}; bring it back with "
+            f"mlflow experiments restore --experiment-id {found.experiment_id}"
+        )
+    return client, str(found.experiment_id)
+
+
+def exists(experiment: str) -> bool:
+    """Tell whether the store has an experiment of this name; nothing is made."""
+    uri = store_uri()
+    if uri.startswith("sqlite:///") and not Path(uri.removeprefix("sqlite:///")).exists():
+        return False
+    try:
+        return MlflowClient(uri).get_experiment_by_name(experiment) is not None
+    except MlflowException as error:
+        raise InputError(f"cannot use the MLflow store {uri}: {str(error).splitlines()[0]}") from error
 
 
 def run_tags(run_id: str) -> dict[str, str]:
@@ -78,8 +97,7 @@ def attach_figure(run_id: str, figure: "Figure", path: str) -> None:
 
 def finished_metrics(spec: Spec, *, experiment: str) -> tuple[str, dict[str, float]] | None:
     """Run id and last metrics of a finished run of this very spec, the latest; None without one, or without a store."""
-    uri = store_uri()
-    if uri.startswith("sqlite:///") and not Path(uri.removeprefix("sqlite:///")).exists():
+    if not exists(experiment):
         return None  # nothing is written before the run itself is sure to start
     client, experiment_id = open_store(experiment)
     condition = f"tags.spec_hash = '{spec.identity}' and attributes.status = 'FINISHED'"
@@ -101,8 +119,10 @@ def run_status(client: MlflowClient, run_id: str) -> str | None:
     """How a run stands; None when it is not in the store, or in its trash."""
     try:
         info = client.get_run(run_id).info
-    except MlflowException:
-        return None
+    except MlflowException as error:
+        if error.error_code in NOT_THERE:
+            return None
+        raise
     return info.status if info.lifecycle_stage == "active" else None
 
 

@@ -222,7 +222,9 @@ def track(
             tracker = Tracker(client, run.info.run_id, experiment_id, store_uri())
             if DIVERGED in run.data.tags:  # a resumed run starts with a clean name
                 client.delete_tag(run.info.run_id, DIVERGED)
-            mlflow.log_params({key: value for key, value in spec.flat().items() if value not in ({}, "")})
+            # The summary is no part of the identity: edited meanwhile, it would be another value of a fixed parameter.
+            settings = {key: value for key, value in spec.flat().items() if value not in ({}, "") and key != "summary"}
+            mlflow.log_params(settings)
             tracker.record(spec.model_dump(mode="json"), "spec.json")
         yield tracker
         status = RunStatus.FINISHED

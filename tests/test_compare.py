@@ -11,6 +11,7 @@ from random import Random
 
 import pandas as pd
 import pytest
+from mlflow.exceptions import MlflowException
 
 from arelu_meta import __version__
 from arelu_meta.compare import main
@@ -238,6 +239,29 @@ def test_another_version_stands_in_the_way(sweep: tuple[Path, subprocess.Complet
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.parametrize("error", [MlflowException("no answer\nfor long"), OSError(28, "No space left on device")])
+def test_a_store_or_disk_that_fails_in_the_end(
+    sweep: tuple[Path, subprocess.CompletedProcess[str]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    error: Exception,
+):
+    """One line that says how to go on; the parent run is closed."""
+    folder = tmp_path / "again"
+    shutil.copytree(sweep[0], folder)
+
+    def fails(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr("arelu_meta.comparison.runner.collect", fails)
+    done = tiny.compare(folder, "tiny.toml")
+    assert done.returncode == 1
+    *_, line = done.stderr.splitlines()
+    reason = str(error).splitlines()[0]
+    assert line.startswith(f"error: the store or the disk failed: {reason}; to go on where it stopped: python -m")
+    assert [status for _, status in tiny.parents(folder)] == ["FAILED"]
+
+
 def test_trouble_is_retried_once_and_stops_nobody(new_folder: Path):
     """Three arms: one fails at first, one kills its worker at first, one always fails; and a good one."""
     arms = ", ".join(
@@ -249,9 +273,7 @@ def test_trouble_is_retried_once_and_stops_nobody(new_folder: Path):
     assert "FailsOnce seed 0: RuntimeError: the first time is hard; it is tried again" in done.stderr
     assert "KillsOnce seed 0: its worker died; it is tried again" in done.stderr
     assert "AlwaysFails seed 0  failed: RuntimeError: never works" in done.stderr
-    assert (
-        "error: 1 of 4 cells have no result; to try them again: python -m arelu_meta.compare tiny.toml" in done.stderr
-    )
+    assert "error: 1 of 4 cells has no result; to try again: python -m arelu_meta.compare tiny.toml" in done.stderr
     assert (new_folder / "failures").read_text() == "xx"
     finished = [
         place["activation"].partition(":")[2] for place, status, _ in tiny.cells(new_folder) if status == "FINISHED"

@@ -6,9 +6,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from mlflow import MlflowClient
+from mlflow.entities import Run
+from mlflow.exceptions import MlflowException
 
 from arelu_meta.errors import InputError
-from arelu_meta.store import open_store
+from arelu_meta.store import open_store, run_status
 
 CONTINUOUS_INTEGRATION = ("CI", "PYTEST_CURRENT_TEST", "GITHUB_ACTIONS", "GITLAB_CI", "MLFLOW_DISABLE_TELEMETRY")
 
@@ -54,6 +57,30 @@ def test_unknown_kind_of_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     with pytest.raises(InputError, match="cannot use the MLflow store carrier-pigeon://home"):
         open_store("tests")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.usefixtures("store_uri")
+def test_an_experiment_that_was_deleted():
+    client, experiment_id = open_store("mine")
+    client.delete_experiment(experiment_id)
+    with pytest.raises(
+        InputError, match=f"'mine' was deleted .* mlflow experiments restore --experiment-id {experiment_id}"
+    ):
+        open_store("mine")
+
+
+@pytest.mark.usefixtures("store_uri")
+def test_a_run_that_is_not_there_and_a_store_that_is_not():
+    """An answer that did not come is no answer: a checkpoint would go on in a run of its own."""
+    client, _ = open_store("mine")
+    assert run_status(client, "0" * 32) is None
+
+    class Away(MlflowClient):
+        def get_run(self, run_id: str) -> Run:
+            raise MlflowException(f"no answer about {run_id}")
+
+    with pytest.raises(MlflowException, match="no answer"):
+        run_status(Away(), "0" * 32)
 
 
 @pytest.mark.parametrize("part", ["store", "tracking", "comparison.collect", "comparison.cell_run", "few_shot_model"])

@@ -109,6 +109,18 @@ def test_a_run_that_diverges_says_so_until_it_is_taken_up_again(tiny_spec: Calla
     assert not has_diverged(MlflowClient().get_run(tracker.run_id))
 
 
+def test_a_summary_that_was_edited_meanwhile_stops_no_resumed_run(tiny_spec: Callable, store: Path, statuses: Callable):
+    """It is no part of the identity, so it may change; a parameter in MLflow may not."""
+    spec = tiny_spec()
+    with pytest.raises(KeyboardInterrupt), open_run(spec) as tracker:
+        raise KeyboardInterrupt
+    edited = spec.model_copy(update={"summary": "said in other words"})
+    assert edited.identity == spec.identity
+    with track(edited, experiment="tests", name="a run", tags={}, resumed_run=tracker.run_id) as again:
+        assert again.run_id == tracker.run_id
+    assert statuses(store) == ["FINISHED"]
+
+
 def test_default_store_is_in_the_working_folder(
     tiny_spec: Callable, store: Path, statuses: Callable, monkeypatch: pytest.MonkeyPatch
 ):

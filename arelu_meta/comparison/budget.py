@@ -2,6 +2,7 @@
 
 import math
 import re
+from collections.abc import Iterable
 from typing import Any
 
 from arelu_meta.errors import InputError
@@ -22,6 +23,17 @@ def check_budget(budget: float) -> float:
     if not 0 < budget <= 1:
         raise InputError(f"--budget {budget:g} must be above 0 and at most 1")
     return budget
+
+
+def check_axes(names: Iterable[str], budget: float) -> None:
+    """Refuse to scale what the experiment itself varies: its values would no longer be what tables call them."""
+    lengths = {f"{section}.{name}" for section, name in (*LENGTHS, *WITHIN)} | {"report_epochs"}
+    varied = [name for name in names if name in lengths]
+    if budget < 1 and varied:
+        raise InputError(
+            f"--budget {budget:g} would scale {varied[0]}, which is an axis of the experiment; leave values of it "
+            f"out instead: --only {varied[0].rpartition('.')[2]}=..."
+        )
 
 
 def scaled(values: dict[str, Any], budget: float) -> dict[str, Any]:

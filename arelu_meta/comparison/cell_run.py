@@ -10,7 +10,7 @@ from arelu_meta import progress
 from arelu_meta.comparison.claim import Claims
 from arelu_meta.comparison.grid import Cell
 from arelu_meta.comparison.job import SECONDS, Job, Outcome
-from arelu_meta.errors import DivergedError, InputError
+from arelu_meta.errors import DivergedError, InputError, RunError
 from arelu_meta.run import run
 from arelu_meta.rundir import RunFolder
 from arelu_meta.store import has_diverged, open_store
@@ -35,7 +35,10 @@ def run_cell(job: Job, bar: progress.Bar = progress.silent) -> Outcome:
 
 
 def _run_locked(job: Job, folder: RunFolder, bar: progress.Bar, start: float) -> Outcome:
-    client, experiment_id = open_store(job.execution.experiment)
+    try:
+        client, experiment_id = open_store(job.execution.experiment)
+    except InputError as error:  # it was there when the comparison began: it is away, and may come back
+        raise RunError(str(error)) from error
     with Claims(client, experiment_id).claimed(job.cell.spec.identity, job.runner):
         earlier = runs_of(client, experiment_id, job.cell)
         ended = [found for found in earlier if found.info.status == "FINISHED" or has_diverged(found)]
@@ -48,7 +51,7 @@ def _run_locked(job: Job, folder: RunFolder, bar: progress.Bar, start: float) ->
         execution = job.execution.model_copy(update={"resume": resumed is not None})
         diverged = False
         try:
-            run_id = run(job.cell.spec, execution, bar=bar).run_id
+            run_id = _first(client, experiment_id, job.cell, run(job.cell.spec, execution, bar=bar).run_id)
         except DivergedError:
             diverged = True
             own = runs_of(client, experiment_id, job.cell)
@@ -56,6 +59,16 @@ def _run_locked(job: Job, folder: RunFolder, bar: progress.Bar, start: float) ->
         seconds = time.monotonic() - start
         client.set_tag(run_id, SECONDS, f"{seconds:.3f}")
         return Outcome(job.cell, run_id=run_id, seconds=seconds, diverged=diverged)
+
+
+def _first(client: MlflowClient, experiment_id: str, cell: Cell, run_id: str) -> str:
+    """Give the run that finished first; where two runners met all the same, ours goes when it is the later one."""
+    finished = [found for found in runs_of(client, experiment_id, cell) if found.info.status == "FINISHED"]
+    first = min(finished, key=lambda found: (found.info.end_time, found.info.run_id), default=None)
+    if first is None or first.info.run_id == run_id:
+        return run_id
+    client.delete_run(run_id)
+    return str(first.info.run_id)
 
 
 def runs_of(client: MlflowClient, experiment_id: str, cell: Cell) -> list[Run]:

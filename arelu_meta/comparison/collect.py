@@ -21,6 +21,7 @@ from arelu_meta.store import has_diverged
 
 HIDDEN, VALIDATION = ("activation/", "system/"), "validation/"
 EPISODES = "test_episodes.csv"
+OF_EPISODES = "test/accuracy"  # the metric that is the mean over them
 FACTS = {
     "protocol": "protocol",
     "held out": "held_out",
@@ -69,7 +70,8 @@ def collect(
         controls=report.controls,
         published=_published(published),
         curves=curves_table(record, runs, tuple(experiment.axes), report.curves),
-        episodes=_episodes(runs),
+        step=_step(runs),
+        episodes=_episodes(runs) if metric == OF_EPISODES else {},
         missing=tuple(missing),
         budget=share,
         protocol={"task": experiment.task, **_facts(runs), "command": command},
@@ -127,7 +129,7 @@ def _episodes(runs: Sequence[Run]) -> dict[str, np.ndarray]:
     """Accuracy in per cent of every test episode after every inner step, for runs that have episodes."""
     found: dict[str, np.ndarray] = {}
     for run in runs:
-        if run.data.params.get("kind", run.data.tags.get("kind")) != "few_shot":
+        if _kind(run) != "few_shot":
             continue
         try:
             text = mlflow.artifacts.load_text(f"runs:/{run.info.run_id}/{EPISODES}")
@@ -135,6 +137,14 @@ def _episodes(runs: Sequence[Run]) -> dict[str, np.ndarray]:
             continue  # the store's own files were moved; the metrics are still there
         found[run.info.run_id] = 100 * pd.read_csv(io.StringIO(text)).iloc[:, 1:].to_numpy()
     return found
+
+
+def _kind(run: Run) -> str:
+    return str(run.data.params.get("kind", run.data.tags.get("kind")))
+
+
+def _step(runs: Sequence[Run]) -> str:
+    return "iteration" if runs and _kind(runs[0]) == "few_shot" else "epoch"
 
 
 def _facts(runs: Sequence[Run]) -> dict[str, str]:

@@ -4,6 +4,7 @@ A base task, settings that replace some of its values, a grid of axes, seeds, an
 """
 
 import csv
+import re
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,7 +22,7 @@ PUBLISHED_COLUMNS = {"metric", "value", "protocol", "source"}
 
 def _flat(tree: Any, path: str = "") -> dict[str, Any]:
     """Nested tables to dotted names: what is no table is a leaf."""
-    if not isinstance(tree, dict):
+    if not isinstance(tree, dict) or (path and not tree):
         return {path: tree}
     return {key: leaf for name, part in tree.items() for key, leaf in _flat(part, f"{path}.{name}".strip(".")).items()}
 
@@ -82,6 +83,8 @@ class Experiment(Section):
 
     @model_validator(mode="after")
     def _consistent(self) -> "Experiment":
+        if not re.fullmatch(r"[\w.-]+", self.experiment):
+            raise InputError(f"the name {self.experiment!r} has more than letters, digits, _ . and -; rename the file")
         if not self.grid:
             raise InputError("the grid has no axis; give one, such as network.activation = ['relu', 'arelu']")
         if len(self.axes) < len(self.grid):

@@ -56,6 +56,7 @@ def expand(
     only = only or {}
     check_only(only, experiment.axes)
     budgets.check_budget(budget)
+    budgets.check_axes(experiment.grid, budget)
     cells = [
         cell
         for seed in (experiment.seeds if seeds is None else seeds)
@@ -68,9 +69,9 @@ def expand(
 
 
 def comparison_hash(experiment: Experiment, budget: float = 1.0) -> str:
-    """Identify a comparison by all that its cells train and test, whatever the seeds and the words around it."""
+    """Identify a comparison by its axes and all that its cells train and test, whatever its seeds and words."""
     identities = sorted(cell.spec.identity for cell in _cells_of_seed(experiment, 0, budget))
-    return hashlib.sha256("\n".join(identities).encode()).hexdigest()
+    return hashlib.sha256("\n".join([*sorted(experiment.axes), *identities]).encode()).hexdigest()
 
 
 def _cells_of_seed(experiment: Experiment, seed: int, budget: float) -> Iterable[Cell]:

@@ -49,7 +49,7 @@ class Worker:
             return None
         try:
             kind, *content = self.connection.recv()
-        except (EOFError, ConnectionResetError):
+        except (EOFError, OSError):  # also in the middle of a message
             kind, content = "outcome", [Outcome(job.cell, reason="its worker died", died=True)]
         if kind == "advanced":
             listener.advanced(job.cell, *content)

@@ -1,6 +1,7 @@
 """Run or resume every cell of a comparison, and report: the one place that wires the parts together."""
 
 import os
+import shutil
 import sys
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,7 +17,7 @@ from arelu_meta.comparison.experiment import Experiment
 from arelu_meta.comparison.grid import Cell, comparison_hash
 from arelu_meta.comparison.job import Job, Listener, Outcome
 from arelu_meta.comparison.overview import Overview
-from arelu_meta.comparison.record import AXIS, Record, open_record
+from arelu_meta.comparison.record import AXIS, BUDGET, Record, open_record
 from arelu_meta.comparison.selection import written
 from arelu_meta.errors import InputError
 from arelu_meta.reporting import report
@@ -64,16 +65,8 @@ class Comparison:
     """What came of it."""
 
     findings: Findings
-    outcomes: Sequence[Outcome]
-    found: int
-    """Cells that were finished before."""
     record: Record
     folder: Path
-
-    @property
-    def failed(self) -> list[Outcome]:
-        """Cells without a result."""
-        return [outcome for outcome in self.outcomes if not outcome.finished]
 
 
 def compare(plan: Plan, workers: AbstractContextManager[Workers]) -> Comparison:
@@ -82,19 +75,17 @@ def compare(plan: Plan, workers: AbstractContextManager[Workers]) -> Comparison:
         record = open_record(
             plan.name,
             plan.identity,
-            params=_params(plan),
             note=f"{plan.experiment.title}\n\n{plan.experiment.question}",
             any_version=plan.any_version,
         )
         found = record.take_finished(plan.cells, plan.name)
         todo = [cell for cell in plan.cells if cell.spec.identity not in found]
-        record.begin()
+        record.begin(_tags(plan))
         status = "FAILED"
         try:
             outcomes = _run(plan, record, todo, workers)
-            if not all(outcome.finished for outcome in outcomes):
-                outcomes = _with_those_of_others(outcomes, record.take_finished(plan.cells, plan.name))
-            missing = [f"{outcome.cell.label}: {outcome.reason}" for outcome in outcomes if not outcome.finished]
+            # Again, because other runners may have finished cells meanwhile, or taken them to an edition of their own.
+            missing = _missing(plan, outcomes, record.take_finished(plan.cells, plan.name))
             share = min(cell.share for cell in plan.cells)
             findings = collect(
                 plan.experiment,
@@ -112,7 +103,7 @@ def compare(plan: Plan, workers: AbstractContextManager[Workers]) -> Comparison:
             raise
         finally:
             record.end(status)
-        return Comparison(findings, outcomes, len(found), record, plan.folder / "report")
+        return Comparison(findings, record, plan.folder / "report")
 
 
 def _run(plan: Plan, record: Record, cells: Sequence[Cell], workers: AbstractContextManager[Workers]) -> list[Outcome]:
@@ -135,24 +126,26 @@ def _run(plan: Plan, record: Record, cells: Sequence[Cell], workers: AbstractCon
         return list(pool.run(jobs, overview))
 
 
-def _with_those_of_others(outcomes: Sequence[Outcome], finished: Mapping[str, str]) -> list[Outcome]:
-    """What another runner was at may be finished by now."""
+def _missing(plan: Plan, outcomes: Sequence[Outcome], finished: Mapping[str, str]) -> list[str]:
+    """Name the cells that have no result, with the reason."""
+    reasons = {outcome.cell.spec.identity: outcome.reason for outcome in outcomes}
+    lost = "its run is no longer in the store"
     return [
-        Outcome(outcome.cell, run_id=finished[outcome.cell.spec.identity])
-        if not outcome.finished and outcome.cell.spec.identity in finished
-        else outcome
-        for outcome in outcomes
+        f"{cell.label}: {reasons.get(cell.spec.identity) or lost}"
+        for cell in plan.cells
+        if cell.spec.identity not in finished
     ]
 
 
-def _params(plan: Plan) -> dict[str, object]:
+def _tags(plan: Plan) -> dict[str, str]:
+    """What the file says and the hash does not hold fast: it may be edited."""
     judged = plan.experiment.report
     axes = {f"{AXIS}{axis}": ", ".join(map(written, values)) for axis, values in plan.experiment.axes.items()}
     return {
         "task": plan.experiment.task,
         "arm": judged.arm,
         "baseline": judged.baseline,
-        "budget": f"{plan.budget:g}",
+        BUDGET: f"{plan.budget:g}",
         **axes,
     }
 
@@ -160,7 +153,8 @@ def _params(plan: Plan) -> dict[str, object]:
 def _leave_report(findings: Findings, record: Record, folder: Path) -> None:
     """Write the report into a folder and to the parent run; without a finished cell there is nothing to say."""
     tags = {"cells.finished": str(len(findings.runs)), "cells.missing": str(len(findings.missing))}
-    folder.mkdir(parents=True, exist_ok=True)
+    shutil.rmtree(folder, ignore_errors=True)  # figures of an earlier one may have other names
+    folder.mkdir(parents=True)
     if not findings.runs.empty:
         report.write(findings, folder)
     record.write(folder, {} if findings.runs.empty else report.metrics(findings), tags)

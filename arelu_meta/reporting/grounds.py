@@ -40,6 +40,8 @@ def _test(findings: Findings, comparison: Comparison, arm: Arm | None, of: str) 
 def _power(arm: Arm, numbers: Numbers) -> str:
     if arm.apart or not math.isfinite(arm.detectable):
         return ""
+    if numbers.unit == "%" and arm.detectable > 100:
+        return "No difference there can be would have been found with 80 % power: too few seeds that lie too far apart."
     size = f"{numbers.value(arm.detectable)} {numbers.points}".rstrip()
     return f"A true difference of {size} would have been found with 80 % power."
 

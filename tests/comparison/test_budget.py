@@ -1,6 +1,6 @@
 import pytest
 
-from arelu_meta.comparison.budget import check_budget, scaled, scaled_metric, share
+from arelu_meta.comparison.budget import check_axes, check_budget, scaled, scaled_metric, share
 from arelu_meta.errors import InputError
 
 
@@ -42,6 +42,14 @@ def test_transfer():
 def test_the_whole_is_left_alone():
     values = {"training": {"iterations": 100}}
     assert scaled(values, 1.0) is values
+
+
+def test_a_length_that_is_an_axis_is_not_scaled():
+    """2 of 4 epochs would stand in tables as 4."""
+    with pytest.raises(InputError, match=r"would scale training.epochs, which is an axis .*: --only epochs=..."):
+        check_axes(["network.activation", "training.epochs"], 0.5)
+    check_axes(["network.activation", "training.epochs"], 1.0)
+    check_axes(["network.activation", "training.lr"], 0.5)
 
 
 @pytest.mark.parametrize("budget", [0.0, -0.5, 1.5, float("nan")])

@@ -10,10 +10,10 @@ import pytest
 from mlflow import MlflowClient
 
 from arelu_meta import store
-from arelu_meta.comparison import claim, grid, runner
+from arelu_meta.comparison import cell_run, claim, grid
 from arelu_meta.comparison.cell_run import run_cell, runs_of
 from arelu_meta.comparison.claim import Claims
-from arelu_meta.comparison.job import Job, Outcome
+from arelu_meta.comparison.job import Job
 from arelu_meta.errors import InputError
 from arelu_meta.spec import Execution
 from arelu_meta.store import open_store
@@ -157,8 +157,27 @@ def test_a_cell_that_another_runner_is_at_is_left_alone(experiment: tuple[Mlflow
     assert [run.info.status for run in runs_of(client, experiment_id, cell)] == ["RUNNING"]
 
 
-def test_what_others_finished_meanwhile_is_not_missing(tiny_spec):
-    here, there, nowhere = (grid.Cell({"activation": "arelu"}, tiny_spec(seed=seed)) for seed in range(3))
-    outcomes = [Outcome(here, run_id="a"), Outcome(there, reason="another"), Outcome(nowhere, reason="broke")]
-    kept = runner._with_those_of_others(outcomes, {here.spec.identity: "z", there.spec.identity: "b"})
-    assert [(outcome.run_id, outcome.reason) for outcome in kept] == [("a", ""), ("b", ""), ("", "broke")]
+def test_of_two_that_finished_the_later_run_goes(experiment: tuple[MlflowClient, str], tiny_spec):
+    """A write that took longer than a claim takes to settle: both ran the cell to its end."""
+    client, experiment_id = experiment
+    cell = grid.Cell({"activation": "arelu"}, tiny_spec())
+    first, late = (
+        client.create_run(experiment_id, tags={"spec_hash": cell.spec.identity}).info.run_id for _ in range(2)
+    )
+    client.set_terminated(first, end_time=10)
+    assert cell_run._first(client, experiment_id, cell, first) == first
+    client.set_terminated(late, end_time=20)
+    assert cell_run._first(client, experiment_id, cell, late) == first
+    assert [run.info.run_id for run in runs_of(client, experiment_id, cell)] == [first]
+
+
+@pytest.mark.usefixtures("store_uri")
+def test_a_store_that_is_away_for_a_moment_is_tried_again(monkeypatch: pytest.MonkeyPatch, tiny_spec):
+    """At the start of a comparison it would be wrong input; in its middle it may come back."""
+
+    def away(_name: str) -> None:
+        raise InputError("cannot use the MLflow store")
+
+    monkeypatch.setattr(cell_run, "open_store", away)
+    outcome = run_cell(Job(grid.Cell({"activation": "arelu"}, tiny_spec()), Execution(experiment="mine"), "mine"))
+    assert (outcome.reason, outcome.final) == ("RunError: cannot use the MLflow store", False)

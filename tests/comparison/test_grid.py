@@ -175,3 +175,21 @@ def test_published_figures_are_the_papers():
     assert value("cifar100", activation="arelu", backbone="shufflenet_v2", metric="test/accuracy") == 69.63
     assert value("segmentation", activation="relu") == 90.77
     assert value("gain_controls", activation="arelu") == 47.78
+
+
+def test_an_axis_more_is_another_comparison():
+    """Its cells may be the same runs; those of other seeds would not know their place on the new axis."""
+    one = experiment(grid={"network": {"activation": ["relu", "arelu"]}}, settings={"training": {"inner_lr": 0.1}})
+    two = experiment(grid={"network": {"activation": ["relu", "arelu"]}, "training": {"inner_lr": [0.1]}}, settings={})
+    assert [cell.spec.identity for cell in expand(one)] == [cell.spec.identity for cell in expand(two)]
+    assert comparison_hash(one) != comparison_hash(two)
+
+
+def test_an_empty_table_among_the_settings_clears_the_tasks():
+    options = {"network": {"activation_options": {}}}
+    assert experiment(settings=options).settings == {"network.activation_options": {}}
+
+
+def test_a_name_that_no_store_can_be_asked_for():
+    with pytest.raises(InputError, match=r"the name .it's. has more than letters, digits, _ . and -; rename"):
+        experiment(experiment="it's")

@@ -60,3 +60,12 @@ def test_measures_are_logged(kind: str, protocol: str, monkeypatch: pytest.Monke
 def test_other_names_are_refused():
     with pytest.raises(InputError, match="unknown metric of the report 'test/acc'; did you mean 'test/accuracy'"):
         check_measure("metric", "test/acc", tiny_spec())
+
+
+def test_what_is_not_trained_or_not_watched_is_not_logged():
+    """Prototypes of pixels have no training; without a choice of epoch there is no validation."""
+    tested = {"test/accuracy", "test/accuracy_by_inner_step"}
+    assert measures(tiny_spec(method="centroid")) == tested
+    last = classify_spec(evaluation={"select": "last"})
+    assert {name for name in measures(last) if name.startswith("validation/")} == set()
+    assert measures(segment_spec(evaluation={"select": "last"})) == {"train/loss", "test/dice"}

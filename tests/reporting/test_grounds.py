@@ -39,3 +39,11 @@ def test_a_single_setting_is_no_choice():
     texts = {one.about.split(";")[0]: one.grounds for one in said}
     assert "no other setting" not in texts["optimizer = sgd"]
     assert " But relu and arelu had no other setting to choose." in texts["optimizer = adam"]
+
+
+def test_a_design_that_could_find_nothing():
+    """Two seeds that differ by tens of points: the limit lies above 100, where no accuracy can be."""
+    findings = sweep({"relu": 60.0, "arelu": 50.0, "arelu_frozen": 55.0}, seeds=[0, 1], arm_sd=30.0)
+    (comparison,) = content(findings).analysis.judged
+    assert comparison.arm("arelu").detectable > 100
+    assert " No difference there can be would have been found with 80 % power: " in grounds(findings)
