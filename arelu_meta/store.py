@@ -34,29 +34,14 @@ def store_uri() -> str:
 
 
 def open_store(experiment: str) -> tuple[MlflowClient, str]:
-    """Connect to the store and give the id of the experiment in it; what is missing is made.
-
-    One process at a time for a file of our own: several that create the tables of one new SQLite file at once break
-    each other.
-    """
-    uri = store_uri()
-    for noisy in ("mlflow", "alembic"):
-        logging.getLogger(noisy).setLevel(logging.WARNING)
-    try:
-        with _store_lock(uri):
-            mlflow.set_tracking_uri(uri)
-            client = MlflowClient()
-            found = client.get_experiment_by_name(experiment)
-            if found is None:
-                return client, client.create_experiment(experiment)
-    except Exception as error:
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise InputError(
-            f"cannot use the MLflow store {uri}: {reason}; set MLFLOW_TRACKING_URI to one that can be written"
-        ) from error
+    """Connect to the store and give the id of the experiment in it; what is missing is made."""
+    with _connected() as client:
+        found = client.get_experiment_by_name(experiment)
+        if found is None:
+            return client, client.create_experiment(experiment)
     if found.lifecycle_stage == LifecycleStage.DELETED:
         raise InputError(
-            f"experiment {experiment!r} was deleted in the MLflow store {uri}; bring it back with "
+            f"experiment {experiment!r} was deleted in the MLflow store {store_uri()}; bring it back with "
             f"mlflow experiments restore --experiment-id {found.experiment_id}"
         )
     return client, str(found.experiment_id)
@@ -67,10 +52,8 @@ def exists(experiment: str) -> bool:
     uri = store_uri()
     if uri.startswith("sqlite:///") and not Path(uri.removeprefix("sqlite:///")).exists():
         return False
-    try:
-        return MlflowClient(uri).get_experiment_by_name(experiment) is not None
-    except MlflowException as error:
-        raise InputError(f"cannot use the MLflow store {uri}: {str(error).splitlines()[0]}") from error
+    with _connected() as client:
+        return client.get_experiment_by_name(experiment) is not None
 
 
 def run_tags(run_id: str) -> dict[str, str]:
@@ -124,6 +107,27 @@ def run_status(client: MlflowClient, run_id: str) -> str | None:
             return None
         raise
     return info.status if info.lifecycle_stage == "active" else None
+
+
+@contextmanager
+def _connected() -> Iterator[MlflowClient]:
+    """Connect to the store; one that cannot be used is wrong input, in one line.
+
+    One process at a time for a file of our own: several that create the tables of one new SQLite file at once break
+    each other.
+    """
+    uri = store_uri()
+    for noisy in ("mlflow", "alembic"):
+        logging.getLogger(noisy).setLevel(logging.WARNING)
+    try:
+        with _store_lock(uri):
+            mlflow.set_tracking_uri(uri)
+            yield MlflowClient()
+    except Exception as error:
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise InputError(
+            f"cannot use the MLflow store {uri}: {reason}; set MLFLOW_TRACKING_URI to one that can be written"
+        ) from error
 
 
 @contextmanager

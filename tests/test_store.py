@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from mlflow.entities import Run
 from mlflow.exceptions import MlflowException
 
 from arelu_meta.errors import InputError
-from arelu_meta.store import open_store, run_status
+from arelu_meta.store import exists, open_store, run_status
 
 CONTINUOUS_INTEGRATION = ("CI", "PYTEST_CURRENT_TEST", "GITHUB_ACTIONS", "GITLAB_CI", "MLFLOW_DISABLE_TELEMETRY")
 
@@ -27,15 +28,18 @@ def unwritable(tmp_path: Path, kind: str) -> Path:
     return path
 
 
-@pytest.mark.parametrize("kind", ["missing folder", "folder", "no database"])
-def test_a_store_that_cannot_be_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str):
+@pytest.mark.parametrize(
+    ("ask", "kind"),
+    [(open_store, "missing folder"), (open_store, "folder"), (open_store, "no database"), (exists, "no database")],
+)
+def test_a_store_that_cannot_be_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ask: Callable, kind: str):
     """One line with the store and the remedy, at once, and nothing made beside it."""
     path = unwritable(tmp_path, kind)
     before = sorted(tmp_path.rglob("*"))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{path}")
     with pytest.raises(InputError, match=r"cannot use the MLflow store .*; set MLFLOW") as raised:
-        open_store("tests")
+        ask("tests")
     assert "\n" not in str(raised.value)
     assert str(path) in str(raised.value)
     assert sorted(tmp_path.rglob("*")) == before
