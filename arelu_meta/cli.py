@@ -6,7 +6,7 @@ Nothing here imports torch, so `--help` answers at once. A command is: `spec, ex
 import argparse
 import sys
 from collections.abc import Sequence
-from typing import Any, TypeVar, get_origin
+from typing import Any, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
@@ -20,6 +20,13 @@ from arelu_meta.validation import FLAGS, validated
 SpecT = TypeVar("SpecT", bound=Spec)
 ExecutionT = TypeVar("ExecutionT", bound=Execution)
 _SWITCH: dict[str, Any] = {"action": argparse.BooleanOptionalAction}
+COMMANDS = {
+    "few_shot": "maml",
+    "classify": "classify",
+    "segment": "segment",
+    "transfer": "finetune",
+    "finetune": "finetune",
+}
 _NOT_FLAGS = {"task", "version", "summary", "kind"}
 
 
@@ -39,6 +46,11 @@ def parse(
     task = first.parse_known_args(arguments)[0].task
     values = catalog.read("task", task)
     where = f"{catalog.find('task', task)}"
+    kind, own = values.get("kind"), get_args(spec_class.model_fields["kind"].annotation)[0]
+    if kind != own and kind in COMMANDS:
+        raise InputError(
+            f"task {values['task']!r} is of kind {kind!r}; run it with python -m arelu_meta.{COMMANDS[kind]}"
+        )
     defaults = validated(spec_class, values, where)
 
     parser = Parser(

@@ -18,7 +18,7 @@ from arelu_meta.comparison.on_ray import RayCluster, check_ray
 from arelu_meta.comparison.pool import Pool, share_of_cores
 from arelu_meta.comparison.selection import read_only
 from arelu_meta.errors import InputError, RunError
-from arelu_meta.spec import Execution
+from arelu_meta.spec import MOST_THREADS, Execution
 from arelu_meta.spec_execution import seed_numbers
 from arelu_meta.tables import text_table
 from arelu_meta.validation import FLAGS, validated
@@ -35,8 +35,14 @@ def command(argv: Sequence[str] | None = None) -> None:
     execution = validated(Execution, {"device": given.device, "data_root": root}, FLAGS)
     if given.workers < 1:
         raise InputError(f"--workers {given.workers} must be at least 1")
-    if given.threads < 0:
-        raise InputError(f"--threads {given.threads} must be at least 0")
+    if not 0 <= given.threads <= MOST_THREADS:
+        raise InputError(f"--threads {given.threads} must be at least 0 and at most {MOST_THREADS}")
+    if given.cpus <= 0 or given.gpus < 0:
+        raise InputError(f"--cpus {given.cpus:g} must be above 0, and --gpus {given.gpus:g} at least 0")
+    if given.device not in ("auto", "cpu") and given.on == "local":
+        from arelu_meta.device import resolve_device
+
+        resolve_device(given.device)
     if given.on == "ray":
         check_ray()
     if given.dry_run:
@@ -122,9 +128,7 @@ def _compare(
         raise
     except (MlflowException, OSError) as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise RunError(
-            f"stopped, for the store or the disk failed: {reason}; to go on where it stopped: {words}"
-        ) from error
+        raise RunError(f"the store or the disk failed: {reason}; to go on where it stopped: {words}") from error
     places = [("report", f"{done.folder}/"), *where_to_look(done.record.run_id, done.record.experiment_id, store_uri())]
     said = "no cell has finished" if done.findings.runs.empty else summary(done.findings)
     sys.stdout.write(f"{said}\n\n{block('where it is', places)}\n")

@@ -1,7 +1,7 @@
 """Fine-tune at learning rates over decades, activation by activation, and draw accuracy against the rate.
 
 python -m arelu_meta.lr_view --lr-sweep 1e-4:1 --arms own arelu relu_gain
-python -m arelu_meta.lr_view --model resnet18 --weights DEFAULT --data my_folder/ --arms own arelu --seeds 0 1 2
+python -m arelu_meta.lr_view --model resnet18 --weights DEFAULT --data my_folder/ --arms own arelu --seeds 0-2
 
 Takes all flags of `python -m arelu_meta.finetune --model`; runs that have finished are not run again.
 """
@@ -15,6 +15,7 @@ from arelu_meta import cli, command_line
 from arelu_meta.errors import InputError
 from arelu_meta.output_folder import output_folder
 from arelu_meta.spec import Execution
+from arelu_meta.spec_execution import seed_numbers
 from arelu_meta.spec_finetune import FineTuneSpec
 
 if TYPE_CHECKING:
@@ -23,9 +24,10 @@ if TYPE_CHECKING:
 DESCRIPTION = (
     "Fine-tune at learning rates over decades, activation by activation, and draw accuracy against the rate. "
     "Flags of its own: --lr-sweep LOW:HIGH[:PER_DECADE], the rates [1e-4:1]; --arms NAME ..., the activations, 'own' "
-    "for the network's [own arelu relu_gain]; --seeds N ... [0]; --output DIR, for table, CSV and figure [lr_view]. "
-    "All others are those of finetune --model; --lr, --activation and --seed are replaced."
+    "for the network's [own arelu relu_gain]; --seeds 0-4 [0]; --output DIR, for table, CSV and figure [lr_view]. "
+    "All others are those of finetune --model."
 )
+REPLACED = {"--lr": "--lr-sweep", "--activation": "--arms", "--seed": "--seeds"}
 
 
 def command(argv: Sequence[str] | None = None) -> None:
@@ -36,6 +38,9 @@ def command(argv: Sequence[str] | None = None) -> None:
     own.add_argument("--seeds", nargs="+", default=["0"])
     own.add_argument("--output", default="lr_view")
     given, rest = own.parse_known_args(argv)
+    for word in rest:
+        if word.partition("=")[0] in REPLACED:
+            raise InputError(f"{word} is set by lr_view itself; give {REPLACED[word.partition('=')[0]]}")
     spec, execution = cli.parse(
         FineTuneSpec,
         module="arelu_meta.lr_view",
@@ -44,14 +49,13 @@ def command(argv: Sequence[str] | None = None) -> None:
         argv=rest,
         execution_class=Execution,
     )
-    if not all(seed.isdecimal() for seed in given.seeds):
-        raise InputError(f"--seeds {' '.join(given.seeds)}: give whole numbers from 0 on")
+    seeds = seed_numbers(",".join(given.seeds))
     from arelu_meta.comparison import learning_rates
     from arelu_meta.figures import rate_figure
     from arelu_meta.store import open_store
 
     lrs = learning_rates.rates(given.lr_sweep)
-    specs = learning_rates.cells(spec, given.arms, lrs, [int(seed) for seed in given.seeds])
+    specs = learning_rates.cells(spec, given.arms, lrs, seeds)
     open_store(execution.experiment)
     done = 0
 
@@ -66,7 +70,7 @@ def command(argv: Sequence[str] | None = None) -> None:
     text = learning_rates.table(points)
     (folder / "table.txt").write_text(text + "\n")
     (folder / "points.csv").write_text(learning_rates.csv(points))
-    title = f"{spec.network.model} fine-tuned on {spec.data.dataset}, seeds {' '.join(given.seeds)}"
+    title = f"{spec.network.model} fine-tuned on {spec.data.dataset}, seeds {', '.join(map(str, seeds))}"
     best = {one.arm: (one.lr, one.validation) for one in learning_rates.best_rates(points)}
     rate_figure(learning_rates.means(points, "validation"), best, title=title).savefig(folder / "lr_view.png", dpi=150)
     sys.stdout.write(f"{text}\n\nfigure: {folder / 'lr_view.png'}\n")

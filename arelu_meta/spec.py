@@ -6,6 +6,7 @@ identity.
 
 import hashlib
 import json
+import os
 from collections.abc import Callable
 from functools import partial
 from typing import Annotated, Any, Literal, Self
@@ -16,6 +17,7 @@ from arelu_meta import activations, backbones, data, learners
 from arelu_meta.errors import InputError, unknown
 
 Protocol = Literal["sound", "paper"]
+MOST_THREADS = 1024  # libraries fail in ways of their own when asked for more threads than a process may have
 Count = Annotated[int, Field(ge=1)]
 Rate = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Share = Annotated[float, Field(gt=0, lt=1)]
@@ -29,7 +31,8 @@ def _registered(kind: str, names: Callable[[], list[str]]) -> AfterValidator:
     """Accept a registered name, or a place outside the package (`package.module:name`, a path)."""
 
     def check(name: str) -> str:
-        if name not in names() and not set(name) & set(":/\\."):
+        outside = set(name) & set(":/\\.") or (kind == "dataset" and os.path.isdir(name))
+        if name not in names() and not outside:
             raise unknown(kind, name, names())
         return name
 
@@ -68,7 +71,7 @@ class DataSection(Section):
     """split by_class: classes that are tested on"""
     limit_train: OptionalCount = None
     """training images kept, drawn class by class; none: all"""
-    limit_test: OptionalCount = None
+    limit_test: Annotated[int | None, Field(ge=2), NONE_WORD] = None
     """images kept to validate and as many to test, drawn class by class; none: all"""
 
 
@@ -216,7 +219,7 @@ class Execution(Section):
 
     device: str = "auto"
     """auto (a GPU when there is one), cpu, cuda, cuda:1, mps, ..."""
-    threads: Annotated[int, Field(ge=0)] = 0
+    threads: Annotated[int, Field(ge=0, le=MOST_THREADS)] = 0
     """CPU threads of torch; 0 leaves the choice to torch, which takes all cores"""
     resume: bool = False
     """go on from the last checkpoint of this very run, if there is one and the run has not finished"""

@@ -17,6 +17,7 @@ from mlflow import MlflowClient
 from mlflow.entities import LifecycleStage, Run, RunStatus
 from mlflow.exceptions import MlflowException
 
+from arelu_meta.address import knock, without_password
 from arelu_meta.errors import InputError
 from arelu_meta.spec import Spec
 
@@ -33,6 +34,11 @@ def store_uri() -> str:
     return os.environ.get("MLFLOW_TRACKING_URI") or DEFAULT_URI
 
 
+def shown_uri() -> str:
+    """The address of the store as it may be shown."""
+    return without_password(store_uri())
+
+
 def open_store(experiment: str) -> tuple[MlflowClient, str]:
     """Connect to the store and give the id of the experiment in it; what is missing is made."""
     with _connected() as client:
@@ -41,7 +47,7 @@ def open_store(experiment: str) -> tuple[MlflowClient, str]:
             return client, client.create_experiment(experiment)
     if found.lifecycle_stage == LifecycleStage.DELETED:
         raise InputError(
-            f"experiment {experiment!r} was deleted in the MLflow store {store_uri()}; bring it back with "
+            f"experiment {experiment!r} was deleted in the MLflow store {shown_uri()}; bring it back with "
             f"mlflow experiments restore --experiment-id {found.experiment_id}"
         )
     return client, str(found.experiment_id)
@@ -64,7 +70,7 @@ def run_tags(run_id: str) -> dict[str, str]:
         return {"spec_hash": data.tags["spec_hash"], "task": data.params["task"]}
     except (MlflowException, KeyError) as error:
         reason = "it has no spec_hash" if isinstance(error, KeyError) else str(error).splitlines()[0]
-        raise InputError(f"no run {run_id!r} of arelu_meta in {store_uri()} ({reason}); check the id") from error
+        raise InputError(f"no run {run_id!r} of arelu_meta in {shown_uri()} ({reason}); check the id") from error
 
 
 def attach_figure(run_id: str, figure: "Figure", path: str) -> None:
@@ -74,7 +80,7 @@ def attach_figure(run_id: str, figure: "Figure", path: str) -> None:
         MlflowClient().log_figure(run_id, figure, path)
     except MlflowException as error:
         raise InputError(
-            f"cannot add {path} to run {run_id!r} in {store_uri()}: {str(error).splitlines()[0]}"
+            f"cannot add {path} to run {run_id!r} in {shown_uri()}: {str(error).splitlines()[0]}"
         ) from error
 
 
@@ -120,13 +126,15 @@ def _connected() -> Iterator[MlflowClient]:
     for noisy in ("mlflow", "alembic"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
     try:
+        knock(uri)  # MLflow itself would try for minutes, in silence
         with _store_lock(uri):
             mlflow.set_tracking_uri(uri)
             yield MlflowClient()
     except Exception as error:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise InputError(
-            f"cannot use the MLflow store {uri}: {reason}; set MLFLOW_TRACKING_URI to one that can be written"
+            f"cannot use the MLflow store {without_password(f'{uri}: {reason}')}; "
+            "set MLFLOW_TRACKING_URI to one that can be written"
         ) from error
 
 

@@ -12,6 +12,7 @@ from tests.tiny_runs import MLFLOW_WARNINGS
 
 pytestmark = MLFLOW_WARNINGS
 __all__ = ["no_model"]  # a fixture
+TITLE = "arelu in mnist_conv: tests.tiny_images:digits (task digits_classify)"
 TINY = ["--dataset", DIGITS, "--epochs", "2", "--device", "cpu"]
 
 
@@ -19,7 +20,9 @@ TINY = ["--dataset", DIGITS, "--epochs", "2", "--device", "cpu"]
 def test_prints_the_result(store: Path, statuses: Callable, capsys: pytest.CaptureFixture[str]):
     assert main([*TINY, "--schedule", "step", "--milestones", "1", "2", "--lr", "0.02"]) == 0
     captured = capsys.readouterr()
-    title = "arelu in mnist_conv: digits_classify, sgd lr 0.02, protocol sound, seed 0\n"
+    title = (
+        "arelu in mnist_conv: tests.tiny_images:digits (task digits_classify), sgd lr 0.02, protocol sound, seed 0\n"
+    )
     assert captured.out.startswith(title)
     for part in ("(n = 40)", "10.00 %", "epoch", "MLflow run", "most mistaken for"):
         assert part in captured.out
@@ -32,7 +35,9 @@ def test_several_seeds_of_a_part_of_the_set(capsys: pytest.CaptureFixture[str]):
     flags = ["--seeds", "0-1", "--limit-train", "60", "--limit-test", "20", "--no-keep-model"]
     assert main([*TINY, *flags]) == 0
     report = capsys.readouterr().out
-    assert report.startswith("arelu in mnist_conv: digits_classify, sgd lr 0.01, protocol sound, 2 seeds\n")
+    assert report.startswith(
+        "arelu in mnist_conv: tests.tiny_images:digits (task digits_classify), sgd lr 0.01, protocol sound, 2 seeds\n"
+    )
     assert "(n = 2), 95 % interval over seeds" in report
     assert "at most 60 images to train on, at most 20 each to validate and to test, drawn class by class" in report
 

@@ -92,6 +92,11 @@ def test_wrong_files(tmp_path: Path, capsys: pytest.CaptureFixture[str], changes
         (["maml_digits", "--budget", "2"], "--budget 2 must be above 0 and at most 1"),
         (["maml_digits", "--workers", "0"], "--workers 0 must be at least 1"),
         (["maml_digits", "--threads", "-1"], "--threads -1 must be at least 0"),
+        (["maml_digits", "--threads", "100000"], "at most 1024"),
+        (["maml_digits", "--cpus", "0"], "--cpus 0 must be above 0"),
+        (["maml_digits", "--gpus", "-1"], "--gpus -1 at least 0"),
+        (["maml_digits", "--device", "cuda:77"], "device 'cuda:77' is not available here"),
+        (["maml_digits", "--device", "nosuch", "--dry-run"], "device 'nosuch' is not available here"),
         (["maml_digits", "--on", "slurm"], "invalid choice: 'slurm'"),
     ],
 )

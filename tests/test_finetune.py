@@ -78,7 +78,7 @@ BAD_MODEL = [
     (f"{MODEL} --mean 0.5", "--mean has 1 numbers and --std 0; give as many of each"),
     (f"{MODEL} --std 0 --mean 0", "deviations must be above 0"),
     (f"{MODEL} --source digits", "unknown flag '--source'"),
-    ("--task digits_classify --model resnet18", "digits_classify.toml"),
+    ("--task digits_classify --model resnet18", "kind 'classify'; run it with python -m arelu_meta.classify"),
 ]
 
 

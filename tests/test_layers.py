@@ -26,6 +26,7 @@ LAYERS = (
         "tables",
         "tasks_first",
         "uninterrupted",
+        "address",
         "validation",
     },
     {"activations", "data"},

@@ -32,7 +32,10 @@ def test_table_csv_and_figure(capsys):
     [
         ("--lr-sweep 1", "--lr-sweep 1: give LOW:HIGH"),
         ("--arms arleu", "unknown activation 'arleu'; did you mean 'arelu'"),
-        ("--seeds a", "--seeds a: give whole numbers from 0 on"),
+        ("--seeds a", "seeds 'a' are not numbers and ranges such as 0-4"),
+        ("--seed 4", "--seed is set by lr_view itself; give --seeds"),
+        ("--lr=0.1", "--lr=0.1 is set by lr_view itself; give --lr-sweep"),
+        ("--activation relu", "--activation is set by lr_view itself; give --arms"),
         ("--sedes 1", "unknown flag '--sedes'"),
         ("--data strete", "did you mean 'street'"),
     ],

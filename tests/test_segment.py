@@ -19,7 +19,7 @@ TINY = ["--dataset", DISCS, "--epochs", "2", "--batch-size", "8", "--filters", "
 def test_prints_the_result(store: Path, statuses: Callable, capsys: pytest.CaptureFixture[str]):
     assert main([*TINY, "--lr", "0.02"]) == 0
     captured = capsys.readouterr()
-    title = "arelu in unet: phantom, adam lr 0.02, protocol sound, seed 0\n"
+    title = "arelu in unet: tests.tiny_images:discs (task phantom), adam lr 0.02, protocol sound, seed 0\n"
     assert captured.out.startswith(title)
     for part in ("mean over 1 patients' volumes", "no patient or writer", "patient_", "Dice %", "MLflow run"):
         assert part in captured.out

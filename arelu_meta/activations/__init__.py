@@ -103,11 +103,11 @@ def build(activation: Activation, **options: Any) -> "nn.Module":
     _check_options(name, target, options)
     try:
         module = target(**options)
-    except (TypeError, ValueError) as error:
-        if isinstance(error, InputError) or not options:
+    except (TypeError, ValueError, AttributeError) as error:
+        if isinstance(error, InputError) or (not options and name in _REGISTRY):
             raise
         given = ", ".join(f"{option}={value!r}" for option, value in options.items())
-        raise InputError(f"activation {name!r} cannot be made with {given}: {error}") from error
+        raise InputError(f"activation {name!r} cannot be made with {given or 'no options'}: {error}") from error
     if not isinstance(module, nn.Module):
         raise InputError(f"activation {name!r} gives a {type(module).__name__}, not a torch.nn.Module")
     setattr(module, ACTIVATION_MARK, name)

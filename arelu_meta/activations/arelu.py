@@ -56,9 +56,9 @@ class SlopeParameters(nn.Module):
     def __init__(self, alpha: float = ALPHA_START, beta: float = BETA_START, clamp: Clamp = "hard") -> None:
         super().__init__()
         if clamp not in get_args(Clamp):
-            raise unknown("clamp", clamp, get_args(Clamp))
+            raise unknown("clamp", str(clamp), get_args(Clamp))
         self.clamp: Clamp = clamp
-        self.alpha = nn.Parameter(torch.tensor(raw_alpha(alpha, clamp)))
+        self.alpha = nn.Parameter(torch.tensor(float(raw_alpha(alpha, clamp))))
         self.beta = nn.Parameter(torch.tensor(float(beta)))
 
     @property

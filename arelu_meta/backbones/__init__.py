@@ -12,12 +12,12 @@ statistics; learners that adapt by gradient replace it (`norm.with_batch_statist
 """
 
 import inspect
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from arelu_meta.activations import Factory
-from arelu_meta.errors import unknown
+from arelu_meta.errors import InputError, unknown
 from arelu_meta.registry import Entry, Registry
 
 if TYPE_CHECKING:
@@ -118,10 +118,19 @@ def build(
 ) -> "nn.Module":
     """Make a network by name; `options` are its own, such as `norm="group"` of conv4."""
     check_options(name, options)
+    _check_counts(name, options)
     built: nn.Module = _REGISTRY[name].load()(
         activation=activation, channels=channels, image_size=image_size, classes=classes, **options
     )
     return built
+
+
+def _check_counts(name: str, options: Mapping[str, Any]) -> None:
+    """Refuse what is no number of filters or layers: some of it would only fail when the first image comes."""
+    parameters = inspect.signature(_REGISTRY[name].load()).parameters
+    for option, value in options.items():
+        if parameters[option].annotation is int and (type(value) is not int or value < 1):
+            raise InputError(f"backbone {name!r} takes a whole number above 0 for {option}, not {value!r}")
 
 
 def check_options(name: str, options: Iterable[str]) -> None:

@@ -56,6 +56,8 @@ def from_arrays(
     keys = _keys(arrays, name)
     images = [to_images(_numpy(arrays[f"x{key}"]), f"{name}: x{key}") for key in keys.values()]
     labels = [_numpy(arrays[f"y{key}"]) for key in keys.values()]
+    if not sum(map(len, images)):
+        raise InputError(f"{name} holds no images; give at least one of each class")
     for key, x, y in zip(keys.values(), images, labels, strict=True):
         if y.reshape(-1).shape != (len(x),):
             raise InputError(f"{name}: x{key} holds {len(x)} images, but y{key} is {y.shape}; give one label per image")

@@ -93,7 +93,7 @@ class EpisodeSampler:
             raise InputError(
                 f"class {self.images.class_names[int(present[smallest])]!r} of {self.images.name} has "
                 f"{int(self._counts[smallest])} images, but shots + queries = {self.shots + self.queries}; "
-                f"lower --shots or --queries"
+                f"lower --shots, or --queries (in validation and test --test-queries)"
             )
 
     @property

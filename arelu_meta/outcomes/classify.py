@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from arelu_meta.metrics import confusion_matrix, top_k_accuracy
-from arelu_meta.outcomes.text import HELD_OUT, UNVERIFIED, block, part_of_set, selected, where_to_look
+from arelu_meta.outcomes.text import HELD_OUT, UNVERIFIED, block, part_of_set, selected, trained_on, where_to_look
 from arelu_meta.spec_finetune import FineTuneSpec
 from arelu_meta.spec_supervised import ClassifySpec
 from arelu_meta.statistics import Estimate, mean_interval
@@ -35,7 +35,9 @@ class ClassifyResult:
     @property
     def goal(self) -> str:
         """What was to be learned, as titles say it."""
-        return self.spec.data.dataset if isinstance(self.spec, FineTuneSpec) else self.spec.task
+        if isinstance(self.spec, FineTuneSpec):
+            return self.spec.data.dataset
+        return trained_on(self.spec.task, self.spec.data.dataset)
 
     @property
     def test(self) -> Estimate:

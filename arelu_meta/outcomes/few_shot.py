@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from torch import nn
 
-from arelu_meta.outcomes.text import HELD_OUT, UNVERIFIED, block, where_to_look
+from arelu_meta.outcomes.text import HELD_OUT, UNVERIFIED, block, trained_on, where_to_look
 from arelu_meta.spec import FewShotSpec
 from arelu_meta.statistics import Estimate, mean_interval
 
@@ -71,8 +71,9 @@ class FewShotResult:
         recording = f" ({self.recording_seconds:.1f} s to record the step)" if self.recording_seconds else ""
         rows.append(("time", f"{self.train_seconds:.1f} s to train{recording}, {self.test_seconds:.1f} s to test"))
         rows += where_to_look(self.run_id, self.experiment_id, self.tracking_uri)
+        goal = trained_on(spec.task, spec.data.dataset)
         title = (
             f"{spec.network.activation} in {spec.network.backbone}: {episode.ways}-way {episode.shots}-shot "
-            f"{spec.training.method} on {spec.task}, protocol {spec.evaluation.protocol}, seed {spec.seed}"
+            f"{spec.training.method} on {goal}, protocol {spec.evaluation.protocol}, seed {spec.seed}"
         )
         return block(title, rows)

@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 
-from arelu_meta.outcomes.text import block, part_of_set
+from arelu_meta.address import without_password
+from arelu_meta.outcomes.text import block, part_of_set, trained_on
 from arelu_meta.spec_supervised import ClassifySpec, SegmentSpec
 from arelu_meta.statistics import Estimate, mean_interval
 from arelu_meta.tables import text_table
@@ -45,9 +46,10 @@ class SeedsResult:
         found = sum(each.found for each in self.seeds)
         if found:
             rows.append(("found", f"{found} of {len(self.seeds)} runs were finished before and are not repeated"))
-        rows += [("time", f"{self.seconds:.1f} s"), ("MLflow", self.tracking_uri)]
+        rows += [("time", f"{self.seconds:.1f} s"), ("MLflow", without_password(self.tracking_uri))]
+        goal = trained_on(spec.task, spec.data.dataset)
         title = (
-            f"{spec.network.activation} in {spec.flat().get('backbone', 'unet')}: {spec.task}, "
+            f"{spec.network.activation} in {spec.flat().get('backbone', 'unet')}: {goal}, "
             f"{spec.training.optimizer} lr {spec.training.lr:g}, protocol {spec.evaluation.protocol}, "
             f"{len(self.seeds)} seeds"
         )

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from torch import nn
 
-from arelu_meta.outcomes.text import HELD_OUT, UNVERIFIED, block, part_of_set, selected, where_to_look
+from arelu_meta.outcomes.text import HELD_OUT, UNVERIFIED, block, part_of_set, selected, trained_on, where_to_look
 from arelu_meta.spec_supervised import SegmentSpec
 from arelu_meta.tables import text_table
 
@@ -43,8 +43,9 @@ class SegmentResult:
         rows += [*part_of_set(spec.data), selected(self.selected_epoch, spec.evaluation, epochs=spec.training.epochs)]
         rows.append(("time", f"{self.seconds:.1f} s"))
         rows += where_to_look(self.run_id, self.experiment_id, self.tracking_uri)
+        goal = trained_on(spec.task, spec.data.dataset)
         title = (
-            f"{spec.network.activation} in unet: {spec.task}, {spec.training.optimizer} lr {spec.training.lr:g}, "
+            f"{spec.network.activation} in unet: {goal}, {spec.training.optimizer} lr {spec.training.lr:g}, "
             f"protocol {spec.evaluation.protocol}, seed {spec.seed}"
         )
         table = [(name, f"{100 * score:.2f}", str(self.slices[name])) for name, score in self.patients.items()]

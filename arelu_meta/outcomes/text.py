@@ -1,7 +1,9 @@
 """Parts that the reports of all kinds of runs share."""
 
 from collections.abc import Sequence
+from pathlib import PurePath
 
+from arelu_meta.address import without_password
 from arelu_meta.spec import DataSection
 from arelu_meta.spec_supervised import MeasureSection, SelectionSection
 
@@ -11,6 +13,24 @@ HELD_OUT = {
     "groups": "groups: no patient or writer of the test occurs in training",
 }
 UNVERIFIED = ("data", "not verified: the files are not the publisher's, byte for byte")
+
+
+def trained_on(task: str, dataset: str) -> str:
+    """Name the task, and the images where they are not those it is called after.
+
+    >>> trained_on("digits_classify", "digits"), trained_on("digits", "birds/")
+    ('digits_classify', 'birds/ (task digits)')
+    """
+    return task if task.startswith(dataset) else f"{dataset} (task {task})"
+
+
+def name_of(task: str, dataset: str) -> str:
+    """The same for the name of a run, where paths and brackets would be in the way.
+
+    >>> name_of("digits_classify", "digits"), name_of("digits", "my/birds/")
+    ('digits_classify', 'digits-birds')
+    """
+    return task if task.startswith(dataset) else f"{task}-{PurePath(dataset).stem}"
 
 
 def selected(epoch: int, evaluation: MeasureSection, *, epochs: int) -> tuple[str, str]:
@@ -33,6 +53,7 @@ def part_of_set(data: DataSection) -> list[tuple[str, str]]:
 def where_to_look(run_id: str, experiment_id: str, tracking_uri: str) -> list[tuple[str, str]]:
     """Name the MLflow run and the line that opens the UI on it."""
     page = f"/#/experiments/{experiment_id}/runs/{run_id}"
+    tracking_uri = without_password(tracking_uri)
     run = ("MLflow run", f"{run_id} in {tracking_uri}")
     if tracking_uri.startswith("http"):
         return [run, ("look at it", tracking_uri.rstrip("/") + page)]

@@ -15,8 +15,10 @@ from arelu_meta.data.splits import PARTS, Split
 from arelu_meta.engine.fitting import Fitted, accuracy_on, as_plain, cross_entropy, fit, from_plain
 from arelu_meta.engine.speedups import PLAIN, Speedups
 from arelu_meta.engine.supervised import Epoch, SupervisedTrainer, predict
+from arelu_meta.errors import InputError
 from arelu_meta.figures import activation_curves, confusion_figure, training_curve
 from arelu_meta.outcomes.classify import ClassifyResult
+from arelu_meta.outcomes.text import name_of
 from arelu_meta.runs.layer_log import LayerLog
 from arelu_meta.runs.session import Session, machine, session
 from arelu_meta.runs.split import load_split
@@ -41,7 +43,8 @@ def run_classify(
             spec,
             execution,
             bar,
-            name=f"{spec.network.activation}-{spec.network.backbone}-{spec.task}-seed{spec.seed}",
+            name=f"{spec.network.activation}-{spec.network.backbone}-"
+            f"{name_of(spec.task, spec.data.dataset)}-seed{spec.seed}",
             tags={
                 "device": str(device),
                 "data_digest": split.train.digest,
@@ -59,6 +62,8 @@ def prepare(
     if split is None:
         root, last = execution.data_root or None, spec.evaluation.select == "last"
         split = load_split(spec.data, root=root, fit=spec.fit, train_on_validation=last).to(device)
+    if len(split.train.class_names) < 2:
+        raise InputError(f"{spec.data.dataset} has one class alone ({split.train.class_names[0]}); give two at least")
     network = build_classifier(spec.network, split.train, seed=spec.seed).to(device)
     speedups = Speedups(execution.channels_last, execution.compile, execution.fused)
     return split, make_trainer(network, split.train, spec.training, seed=spec.seed, speedups=speedups)

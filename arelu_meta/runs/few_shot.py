@@ -26,6 +26,7 @@ from arelu_meta.figures import activation_curves, training_curve
 from arelu_meta.learners.learner import Learner
 from arelu_meta.learners.repeated_step import recording_seconds, repeat_steps
 from arelu_meta.outcomes.few_shot import FewShotResult
+from arelu_meta.outcomes.text import name_of
 from arelu_meta.runs.session import Session, machine, session
 from arelu_meta.runs.split import EVALUATION_SEED, load_split
 from arelu_meta.seeding import generator, global_stream
@@ -59,7 +60,8 @@ def run_few_shot(spec: FewShotSpec, execution: EpisodeExecution, bar: progress.B
             spec,
             execution,
             bar,
-            name=f"{spec.network.activation}-{spec.task}-{spec.episode.ways}w{spec.episode.shots}s-seed{spec.seed}",
+            name=f"{spec.network.activation}-{name_of(spec.task, spec.data.dataset)}-"
+            f"{spec.episode.ways}w{spec.episode.shots}s-seed{spec.seed}",
             tags={
                 "device": str(device),
                 "data_digest": images.digest,

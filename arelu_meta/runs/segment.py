@@ -17,6 +17,7 @@ from arelu_meta.errors import InputError
 from arelu_meta.figures import activation_curves, overlay_figure, training_curve
 from arelu_meta.metrics import volume_dice
 from arelu_meta.outcomes.segment import SegmentResult
+from arelu_meta.outcomes.text import name_of
 from arelu_meta.runs.layer_log import LayerLog
 from arelu_meta.runs.session import Session, machine, session
 from arelu_meta.runs.split import load_split
@@ -51,7 +52,7 @@ def run_segment(spec: SegmentSpec, execution: TrainingExecution, bar: progress.B
             spec,
             execution,
             bar,
-            name=f"{spec.network.activation}-unet-{spec.task}-seed{spec.seed}",
+            name=f"{spec.network.activation}-unet-{name_of(spec.task, spec.data.dataset)}-seed{spec.seed}",
             tags={
                 "device": str(device),
                 "data_digest": split.train.digest,

@@ -7,6 +7,7 @@ from arelu_meta.data import splits
 from arelu_meta.data.fit import fit_images
 from arelu_meta.data.imageset import ImageSet
 from arelu_meta.data.splits import Split
+from arelu_meta.errors import InputError
 from arelu_meta.spec import DataSection
 from arelu_meta.spec_supervised import FitSection
 
@@ -24,6 +25,8 @@ def load_split(
     if train_on_validation:
         split = splits.joined(images, split)
     split = limited(images, split, section)
+    if len(split.test) < 2:
+        raise InputError(f"{len(split.test)} test image of {section.dataset} gives no interval; at least 2 are needed")
     return split if fit is None or fit.normalise else without_statistics(split)
 
 

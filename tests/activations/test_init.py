@@ -119,6 +119,25 @@ def test_unfit_option_value_is_named():
         activations.build("arelu", alpha="abc")
 
 
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("arelu", {"clamp": 3}),
+        ("arelu", {"alpha": "x"}),
+        ("torch.nn:Linear", {}),
+        ("os.path:join", {}),
+    ],
+)
+def test_what_cannot_be_made_is_wrong_input(name: str, options: dict[str, object]):
+    with pytest.raises(InputError, match=r"clamp|cannot be made with"):
+        activations.build(name, **options)
+
+
+def test_whole_numbers_start_parameters_too():
+    layer = activations.build("arelu", alpha=1, beta=2)
+    assert (layer.alpha.item(), layer.beta.item()) == (1.0, 2.0)
+
+
 def test_a_callable_must_give_a_module():
     with pytest.raises(InputError, match=r"gives a Tensor, not a torch\.nn\.Module"):
         activations.build(lambda: torch.zeros(1))

@@ -147,6 +147,20 @@ def test_unknown_option_is_refused(name: str):
         backbones.check_options(name, {"channels": 3})
 
 
+@pytest.mark.parametrize("filters", [0, -3, 2.5, "abc", True])
+def test_filters_are_counted(filters: object):
+    """Some of these would fail with the first image alone, or not at all."""
+    with pytest.raises(InputError, match=f"'conv4' takes a whole number above 0 for filters, not {filters!r}"):
+        backbones.build(
+            "conv4",
+            activation=activations.factory("relu"),
+            channels=1,
+            image_size=(28, 28),
+            classes=5,
+            filters=filters,
+        )
+
+
 def test_unknown_name_suggests_the_near_one():
     with pytest.raises(InputError, match="unknown backbone 'mnist_cnv'; did you mean 'mnist_conv'"):
         made("mnist_cnv")

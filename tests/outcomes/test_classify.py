@@ -55,7 +55,7 @@ def test_sound_report():
     """50 +- 100 * 2.364624 / sqrt(28) = 44.69."""
     text = made().report()
     for part in (
-        "arelu in mnist_conv: tiny, sgd lr 0.02, protocol sound, seed 0\n",
+        "arelu in mnist_conv: tests.tiny_images:digits (task tiny), sgd lr 0.02, protocol sound, seed 0\n",
         "test accuracy  50.00 % ± 44.69 (n = 8), 95 % interval over the test images",
         "chance         33.33 %",
         "the same classes occur in training",

@@ -36,6 +36,6 @@ def test_found_runs_and_parts_of_the_set_are_said():
 def test_segmentation_and_the_papers_protocol():
     spec = segment_spec(evaluation={"protocol": "paper"})
     report = SeedsResult(spec, "Dice", [SeedScore(0, 0.5, "a", found=False)], 1.0, "x").report()
-    assert report.startswith("arelu in unet: tiny, adam lr 0.01, protocol paper, 1 seeds")
+    assert report.startswith("arelu in unet: tests.tiny_images:discs (task tiny), adam lr 0.01, protocol paper, 1")
     assert "best test epoch, Dice" in report
     assert result(0.5, 0.7).test.mean == pytest.approx(0.6)

@@ -33,7 +33,7 @@ def test_patients_count_alike_whatever_their_slices():
 def test_sound_report():
     text = made().report()
     for part in (
-        "arelu in unet: tiny, adam lr 0.01, protocol sound, seed 0\n",
+        "arelu in unet: tests.tiny_images:discs (task tiny), adam lr 0.01, protocol sound, seed 0\n",
         "test Dice   60.00 %, mean over 3 patients' volumes",
         "no patient or writer of the test occurs in training",
         "epoch 1 of 3",
