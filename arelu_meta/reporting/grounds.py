@@ -41,7 +41,8 @@ def _power(arm: Arm, numbers: Numbers) -> str:
     if arm.apart or not math.isfinite(arm.detectable):
         return ""
     if numbers.unit == "%" and arm.detectable > 100:
-        return "No difference there can be would have been found with 80 % power: too few seeds that lie too far apart."
+        missed = "Not even a true difference of 100 points would have been found with 80 % power"
+        return f"{missed}: the seeds are too few or lie too far apart."
     size = f"{numbers.value(arm.detectable)} {numbers.points}".rstrip()
     return f"A true difference of {size} would have been found with 80 % power."
 

@@ -46,4 +46,4 @@ def test_a_design_that_could_find_nothing():
     findings = sweep({"relu": 60.0, "arelu": 50.0, "arelu_frozen": 55.0}, seeds=[0, 1], arm_sd=30.0)
     (comparison,) = content(findings).analysis.judged
     assert comparison.arm("arelu").detectable > 100
-    assert " No difference there can be would have been found with 80 % power: " in grounds(findings)
+    assert " Not even a true difference of 100 points would have been found with 80 % power: " in grounds(findings)
