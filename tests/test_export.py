@@ -71,6 +71,18 @@ def test_torch_export_takes_any_number_of_images(trained, images, capsys):
     assert "differs by 0 of the largest output" in capsys.readouterr().out
 
 
+def test_two_networks_in_one_folder_are_not_mixed(trained, capsys):
+    """Formats of one network stand beside each other; those of another would go with the wrong inputs.json."""
+    assert main([trained.run_id, "--output", "out"]) == 0
+    assert main([trained.run_id, "--to", "torch_export", "--output", "out"]) == 0
+    declared = Path("out/inputs.json")
+    declared.write_text(declared.read_text().replace(trained.run_id, "0" * 32))
+    before = {path: path.read_bytes() for path in Path("out").iterdir()}
+    assert main([trained.run_id, "--output", "out"]) == 2
+    assert f"out holds another network (runs:/{'0' * 32}/model); choose another" in capsys.readouterr().err
+    assert {path: path.read_bytes() for path in Path("out").iterdir()} == before
+
+
 def test_onnx(trained, images, capsys):
     runtime = pytest.importorskip("onnxruntime")
     pytest.importorskip("onnxscript")

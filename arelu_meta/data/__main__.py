@@ -28,7 +28,7 @@ def list_sets() -> None:
     """Print the registered sets."""
     widest = max(map(len, data.names()))
     for entry in data.entries():
-        kind = "bundled" if entry.bundled else "on disk"
+        kind = "bundled " if entry.bundled else "download"
         sys.stdout.write(f"{entry.name:<{widest}}  {kind}  {entry.summary}\n")
 
 

@@ -45,6 +45,10 @@ def read_class_folders(folder: Path) -> list[Row]:
 
 def _classes(folder: Path, part: str) -> list[Row]:
     classes = _subfolders(folder)
+    tables = sorted(folder.glob("*.csv"))
+    if not classes and tables:
+        found = ", ".join(_read_csv(tables[0])[0]) or "nothing"
+        raise InputError(f"the first line of {tables[0]} has {found}; it must have {','.join(COLUMNS)}")
     if not classes:
         raise InputError(f"{folder} holds no class folders; put the images of each class into a folder of its own")
     rows = []
@@ -77,6 +81,8 @@ def read_table(folder: Path, table: Path) -> list[Row]:
         if len(line) != len(header):
             raise InputError(f"{table} line {number} has {len(line)} fields, not {len(header)}; mend the line")
         filename, label, split = (line[column].strip() for column in columns)
+        if not label:
+            raise InputError(f"{table} line {number} has no label; give the class of {filename!r}")
         if split not in PARTS:
             raise unknown(f"split in {table} line {number}", split, PARTS)
         if filename in seen:

@@ -25,11 +25,26 @@ def write(stored: StoredNetwork, kind: str, folder: Path) -> list[str]:
     make = FORMATS[kind]
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        _check_free(folder, stored.source)
         lines = make(stored, folder)
-        (folder / "inputs.json").write_text(json.dumps(stored.inputs) + "\n")
+        (folder / "inputs.json").write_text(json.dumps({**stored.inputs, "source": stored.source}) + "\n")
     except OSError as error:
         raise InputError(f"cannot write to {folder}: {error.strerror}; choose another folder with --output") from error
     return [*lines, f"{folder / 'inputs.json'}: channels, size and normalisation of its images, and its classes"]
+
+
+def _check_free(folder: Path, source: str) -> None:
+    """Refuse to mix two networks in one folder; formats of one network may stand beside each other."""
+    declared = folder / "inputs.json"
+    if not declared.exists():
+        return
+    try:
+        other = json.loads(declared.read_text()).get("source")
+    except (ValueError, AttributeError):
+        other = None
+    if other != source:
+        whose = other or "of unknown source"
+        raise InputError(f"{folder} holds another network ({whose}); choose another folder with --output")
 
 
 def _safetensors(stored: StoredNetwork, folder: Path) -> list[str]:

@@ -23,6 +23,8 @@ class StoredNetwork:
     program: ExportedProgram
     weights: Path
     inputs: dict[str, object]
+    source: str
+    """Where it was fetched from."""
 
 
 def load_stored(source: str) -> StoredNetwork:
@@ -35,7 +37,7 @@ def load_stored(source: str) -> StoredNetwork:
     _check_plain(folder, uri)
     with safe_open(weights[0], "pt") as file:
         inputs = json.loads((file.metadata() or {}).get(METADATA_KEY, "{}"))
-    return StoredNetwork(torch.export.load(graph), weights[0], inputs)
+    return StoredNetwork(torch.export.load(graph), weights[0], inputs, uri)
 
 
 def _check_plain(folder: Path, uri: str) -> None:

@@ -114,6 +114,23 @@ def write_csv(path, *rows, header=("filename", "label", "split")):
         csv.writer(stream).writerows([header, *rows])
 
 
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [("file,label,split\n", "file, label, split"), ("filename;label;split\n", "filename;label;split"), ("", "nothing")],
+)
+def test_a_csv_with_another_header_is_named(tmp_path, text, found):
+    """It was passed over, and the folder blamed for having no class folders."""
+    save(tmp_path / "one.png", picture(1))
+    (tmp_path / "birds.csv").write_text(text)
+    assert_one_line(lambda: load_own(tmp_path), f"birds.csv has {found}; it must have filename,label,split")
+
+
+def test_a_label_is_not_empty(tmp_path):
+    save(tmp_path / "one.png", picture(1))
+    write_csv(tmp_path / "birds.csv", ("one.png", "", "train"))
+    assert_one_line(lambda: load_own(tmp_path), "birds.csv line 2 has no label; give the class of 'one.png'")
+
+
 def test_csv_of_splits(tmp_path):
     save(tmp_path / "one.png", picture(1))
     save(tmp_path / "images" / "two.png", picture(2))
