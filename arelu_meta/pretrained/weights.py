@@ -66,12 +66,17 @@ def load_weights(network: nn.Module, weights: Weights, *, model: str, head: str)
     missing = [name for name in own if name not in state and not name.endswith(COUNTER)]
     foreign = [name for name in state if name not in own]
     shapes = [name for name in own if name in state and state[name].shape != own[name].shape]
-    problems = [f"{name} is {_shape(state[name])} there and {_shape(own[name])} here" for name in shapes]
-    problems += [f"{name!r} is missing" for name in missing] + [f"{name!r} is not in the network" for name in foreign]
-    if problems:
-        more = f" (and {len(problems) - 3} more)" if len(problems) > 3 else ""
-        first = "; ".join([*problems[:1], *problems[len(shapes) :][:1], *problems[len(shapes) + len(missing) :][:1]])
-        raise InputError(f"{weights.source} holds no weights of {model}: {first}{more}")
+    problems = [
+        [f"{name} is {_shape(state[name])} there and {_shape(own[name])} here" for name in shapes],
+        [f"{name!r} is missing" for name in missing],
+        [f"{name!r} is not in the network" for name in foreign],
+    ]
+    first = [kind[0] for kind in problems if kind]
+    if first:
+        left = sum(map(len, problems)) - len(first)
+        more = f" (and {left} more)" if left else ""
+        other = "" if shapes or missing else "; for another activation of its own, --model-options activation=NAME"
+        raise InputError(f"{weights.source} holds no weights of {model}: {'; '.join(first)}{more}{other}")
     network.load_state_dict({**own, **state})
 
 

@@ -112,7 +112,8 @@ def _choose(model: nn.Module, kinds: frozenset[str], sites: list[CallSite], wher
     if not sites:
         others = sorted({kind for module in model.modules() if (kind := module_kind(module)) is not None})
         has = f"it has {', '.join(others)}" if others else "it has no activation modules"
-        raise InputError(f"{type(model).__name__} applies none of {', '.join(sorted(kinds))}; {has}; see from_")
+        lacks = f"{type(model).__name__} applies none of {', '.join(sorted(kinds))}; {has}"
+        raise InputError(f"{lacks}; name those to replace (from_), or leave them as they are")
     if where is None:
         return sites
     fits = where if callable(where) else lambda name: fnmatchcase(name, where)

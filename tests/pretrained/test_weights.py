@@ -96,7 +96,7 @@ def test_other_classes_in_the_head_are_fine_another_network_is_not(tmp_path):
     renamed = {name.replace("second", "conv2"): value for name, value in saved_state().items()}
     torch.save(renamed, tmp_path / "other.pth")
     with pytest.raises(
-        InputError, match=r"'second\.weight' is missing; 'conv2\.weight' is not in the network \(and 1 more\)"
+        InputError, match=r"'second\.weight' is missing; 'conv2\.weight' is not in the network \(and 2 more\)"
     ):
         loaded(tmp_path / "other.pth")
 
@@ -149,3 +149,15 @@ def test_published_weights_that_are_in_the_cache_need_no_network(monkeypatch, tm
     (tmp_path / "checkpoints").mkdir()
     torch.save({"fc.bias": torch.ones(3)}, tmp_path / "checkpoints" / "resnet18-f37072fd.pth")
     assert read_weights("IMAGENET1K_V1", model="resnet18").state["fc.bias"].tolist() == [1, 1, 1]
+
+
+def test_weights_with_parameters_of_another_activation_say_how_to_build_for_them(tmp_path):
+    """Each kind of misfit is told once."""
+    torch.save(
+        {**saved_state(), "act1.alpha": torch.tensor(0.9), "act1.beta": torch.tensor(2.0)}, tmp_path / "arelu.pth"
+    )
+    with pytest.raises(InputError) as raised:
+        loaded(tmp_path / "arelu.pth")
+    hint = "'act1.alpha' is not in the network (and 1 more); for another activation of its own, --model-options"
+    assert str(raised.value).count("act1.alpha") == 1
+    assert hint in str(raised.value)

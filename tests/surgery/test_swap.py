@@ -454,7 +454,11 @@ def test_new_parameters_take_the_network_s_type_and_mode():
         (nn.Sequential(nn.ReLU()), {"from_": "rellu"}, "unknown activation in from_: 'rellu'; did you mean 'relu'?"),
         (nn.Sequential(nn.ReLU()), {"from_": ()}, "from_ is empty; name activations to replace, or leave it out"),
         (nn.Sequential(nn.ReLU()), {"alpa": 1}, "unknown option of activation 'arelu': 'alpa'; did you mean 'alpha'?"),
-        (nn.Sequential(nn.Tanh()), {"from_": "relu"}, "Sequential applies none of relu; it has tanh; see from_"),
+        (
+            nn.Sequential(nn.Tanh()),
+            {"from_": "relu"},
+            "Sequential applies none of relu; it has tanh; name those to replace (from_), or leave them as they are",
+        ),
         (nn.Sequential(nn.ReLU()), {"where": "x*"}, "where: 'x*' fits none of the 1 sites: 0"),
         (
             nn.Sequential(nn.ReLU()),
