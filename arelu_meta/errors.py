@@ -11,6 +11,10 @@ class InputError(ValueError):
     """Something the user gave is wrong; the message says what and what to do."""
 
 
+class StoreError(InputError):
+    """The MLflow store cannot be used: wrong input when a command begins, a store that is away in the middle of one."""
+
+
 def suggestion(name: str, known: Iterable[str]) -> str:
     """Say which known name was meant, or list them when none is near.
 

@@ -18,7 +18,7 @@ from mlflow.entities import LifecycleStage, Run, RunStatus
 from mlflow.exceptions import MlflowException
 
 from arelu_meta.address import knock, without_password
-from arelu_meta.errors import InputError
+from arelu_meta.errors import InputError, StoreError
 from arelu_meta.spec import Spec
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ def _connected() -> Iterator[MlflowClient]:
             yield MlflowClient()
     except Exception as error:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise InputError(
+        raise StoreError(
             f"cannot use the MLflow store {without_password(f'{uri}: {reason}')}; "
             "set MLFLOW_TRACKING_URI to one that can be written"
         ) from error

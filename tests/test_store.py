@@ -11,7 +11,7 @@ from mlflow import MlflowClient
 from mlflow.entities import Run
 from mlflow.exceptions import MlflowException
 
-from arelu_meta.errors import InputError
+from arelu_meta.errors import InputError, StoreError
 from arelu_meta.store import exists, open_store, run_status
 
 CONTINUOUS_INTEGRATION = ("CI", "PYTEST_CURRENT_TEST", "GITHUB_ACTIONS", "GITLAB_CI", "MLFLOW_DISABLE_TELEMETRY")
@@ -38,7 +38,7 @@ def test_a_store_that_cannot_be_used(tmp_path: Path, monkeypatch: pytest.MonkeyP
     before = sorted(tmp_path.rglob("*"))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{path}")
-    with pytest.raises(InputError, match=r"cannot use the MLflow store .*; set MLFLOW") as raised:
+    with pytest.raises(StoreError, match=r"cannot use the MLflow store .*; set MLFLOW") as raised:
         ask("tests")
     assert "\n" not in str(raised.value)
     assert str(path) in str(raised.value)

@@ -10,7 +10,7 @@ from arelu_meta import progress
 from arelu_meta.comparison.claim import Claims
 from arelu_meta.comparison.grid import Cell
 from arelu_meta.comparison.job import SECONDS, Job, Outcome
-from arelu_meta.errors import DivergedError, InputError, RunError
+from arelu_meta.errors import DivergedError, InputError, StoreError
 from arelu_meta.run import run
 from arelu_meta.rundir import RunFolder
 from arelu_meta.store import has_diverged, open_store
@@ -31,14 +31,13 @@ def run_cell(job: Job, bar: progress.Bar = progress.silent) -> Outcome:
     except Exception as error:
         lines = str(error).strip().splitlines()
         reason = lines[0] if isinstance(error, InputError) else f"{type(error).__name__}: {lines[0] if lines else ''}"
-        return Outcome(job.cell, reason=reason, final=isinstance(error, InputError), seconds=time.monotonic() - start)
+        # The store was there when the comparison began: it is away, and may come back.
+        final = isinstance(error, InputError) and not isinstance(error, StoreError)
+        return Outcome(job.cell, reason=reason, final=final, seconds=time.monotonic() - start)
 
 
 def _run_locked(job: Job, folder: RunFolder, bar: progress.Bar, start: float) -> Outcome:
-    try:
-        client, experiment_id = open_store(job.execution.experiment)
-    except InputError as error:  # it was there when the comparison began: it is away, and may come back
-        raise RunError(str(error)) from error
+    client, experiment_id = open_store(job.execution.experiment)
     with Claims(client, experiment_id).claimed(job.cell.spec.identity, job.runner):
         earlier = runs_of(client, experiment_id, job.cell)
         ended = [found for found in earlier if found.info.status == "FINISHED" or has_diverged(found)]

@@ -14,7 +14,7 @@ from arelu_meta.comparison import cell_run, claim, grid
 from arelu_meta.comparison.cell_run import run_cell, runs_of
 from arelu_meta.comparison.claim import Claims
 from arelu_meta.comparison.job import Job
-from arelu_meta.errors import InputError
+from arelu_meta.errors import InputError, StoreError
 from arelu_meta.spec import Execution
 from arelu_meta.store import open_store
 from tests.tiny_runs import MLFLOW_WARNINGS
@@ -172,12 +172,13 @@ def test_of_two_that_finished_the_later_run_goes(experiment: tuple[MlflowClient,
 
 
 @pytest.mark.usefixtures("store_uri")
-def test_a_store_that_is_away_for_a_moment_is_tried_again(monkeypatch: pytest.MonkeyPatch, tiny_spec):
-    """At the start of a comparison it would be wrong input; in its middle it may come back."""
+@pytest.mark.parametrize("when", ["cell_run.open_store", "cell_run.run"])
+def test_a_store_that_is_away_for_a_moment_is_tried_again(monkeypatch: pytest.MonkeyPatch, tiny_spec, when: str):
+    """At the start of a comparison it is wrong input; in its middle, also when a run opens it, it may come back."""
 
-    def away(_name: str) -> None:
-        raise InputError("cannot use the MLflow store")
+    def away(*_: object, **__: object) -> None:
+        raise StoreError("cannot use the MLflow store")
 
-    monkeypatch.setattr(cell_run, "open_store", away)
+    monkeypatch.setattr(f"arelu_meta.comparison.{when}", away)
     outcome = run_cell(Job(grid.Cell({"activation": "arelu"}, tiny_spec()), Execution(experiment="mine"), "mine"))
-    assert (outcome.reason, outcome.final) == ("RunError: cannot use the MLflow store", False)
+    assert (outcome.reason, outcome.final) == ("cannot use the MLflow store", False)
