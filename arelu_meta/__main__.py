@@ -6,8 +6,9 @@ python -m arelu_meta
 import sys
 from collections.abc import Iterable, Sequence
 
-from arelu_meta import activations, backbones, catalog, command_line, data, learners
-from arelu_meta.tables import text_table
+from arelu_meta import activations, backbones, data, learners
+from arelu_meta.console import catalog, command_line
+from arelu_meta.console.tables import text_table
 
 COMMANDS = {
     "arelu_meta.maml": "meta-train and meta-test one few-shot task",

@@ -10,7 +10,8 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from arelu_meta import benchmarks, command_line
+from arelu_meta import benchmarks
+from arelu_meta.console import command_line
 from arelu_meta.errors import InputError
 
 if TYPE_CHECKING:

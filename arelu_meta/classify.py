@@ -8,9 +8,9 @@ python -m arelu_meta.classify --task cifar10 --backbone resnet18
 import sys
 from collections.abc import Sequence
 
-from arelu_meta.spec_command import run_command
-from arelu_meta.spec_execution import TrainingExecution
-from arelu_meta.spec_supervised import ClassifySpec
+from arelu_meta.kinds.classify.spec import ClassifySpec
+from arelu_meta.kinds.command import run_command
+from arelu_meta.kinds.execution import TrainingExecution
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -11,17 +11,16 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from arelu_meta import catalog, command_line
 from arelu_meta.comparison.experiment import Experiment, read_experiment, read_published
 from arelu_meta.comparison.grid import Cell, expand
 from arelu_meta.comparison.on_ray import RayCluster, check_ray
 from arelu_meta.comparison.pool import Pool, share_of_cores
 from arelu_meta.comparison.selection import read_only
+from arelu_meta.console import catalog, command_line
+from arelu_meta.console.tables import text_table
+from arelu_meta.console.validation import FLAGS, validated
 from arelu_meta.errors import InputError, RunError
-from arelu_meta.spec import MOST_THREADS, Execution
-from arelu_meta.spec_execution import seed_numbers
-from arelu_meta.tables import text_table
-from arelu_meta.validation import FLAGS, validated
+from arelu_meta.kinds.execution import MOST_THREADS, Execution, seed_numbers
 
 
 def command(argv: Sequence[str] | None = None) -> None:
@@ -40,7 +39,7 @@ def command(argv: Sequence[str] | None = None) -> None:
     if given.cpus <= 0 or given.gpus < 0:
         raise InputError(f"--cpus {given.cpus:g} must be above 0, and --gpus {given.gpus:g} at least 0")
     if given.device not in ("auto", "cpu") and given.on == "local":
-        from arelu_meta.device import resolve_device
+        from arelu_meta.runtime.device import resolve_device
 
         resolve_device(given.device)
     if given.on == "ray":
@@ -101,9 +100,9 @@ def _compare(
     from mlflow.exceptions import MlflowException
 
     from arelu_meta.comparison.runner import Plan, compare
-    from arelu_meta.outcomes.text import block, where_to_look
+    from arelu_meta.kinds.result_text import block, where_to_look
     from arelu_meta.reporting.report import summary
-    from arelu_meta.store import store_uri
+    from arelu_meta.store.connection import store_uri
 
     workers = min(given.workers, len(cells))
     pool: Pool | RayCluster

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from arelu_meta import command_line
+from arelu_meta.console import command_line
 
 KINDS = ("safetensors", "torch_export", "onnx")
 
@@ -22,8 +22,8 @@ def command(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--to", choices=KINDS, default="safetensors", help="format [safetensors]")
     parser.add_argument("--output", metavar="DIR", help="folder to write into [export-RUN]")
     given = parser.parse_args(argv)
-    from arelu_meta.exporting.formats import write
-    from arelu_meta.exporting.stored import load_stored
+    from arelu_meta.store.formats import write
+    from arelu_meta.store.networks import load_stored
 
     folder = Path(given.output or f"export-{given.run.replace(':', '').strip('/').replace('/', '-')}")
     sys.stdout.write("\n".join(write(load_stored(given.run), given.to, folder)) + "\n")

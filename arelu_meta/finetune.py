@@ -9,11 +9,11 @@ python -m arelu_meta.finetune --task mnist_to_svhn --activation relu --lr 1e-3
 import sys
 from collections.abc import Sequence
 
-from arelu_meta import catalog, command_line
-from arelu_meta.spec import Spec
-from arelu_meta.spec_command import run_command
-from arelu_meta.spec_finetune import FineTuneSpec
-from arelu_meta.spec_supervised import TransferSpec
+from arelu_meta.console import catalog, command_line
+from arelu_meta.kinds.command import run_command
+from arelu_meta.kinds.finetune.spec import FineTuneSpec
+from arelu_meta.kinds.sections import Spec
+from arelu_meta.kinds.transfer.spec import TransferSpec
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from arelu_meta import command_line
+from arelu_meta.console import command_line
 
 
 def command(argv: Sequence[str] | None = None) -> None:
@@ -26,7 +26,7 @@ def command(argv: Sequence[str] | None = None) -> None:
     given = parser.parse_args(argv)
 
     from arelu_meta.errors import InputError
-    from arelu_meta.runs.look import look_into
+    from arelu_meta.kinds.look import look_into
 
     if given.images < 1:
         raise InputError(f"--images {given.images}: must be at least 1")

@@ -11,12 +11,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from arelu_meta import cli, command_line
+from arelu_meta.console import command_line, flags
+from arelu_meta.console.output_folder import output_folder
 from arelu_meta.errors import InputError
-from arelu_meta.output_folder import output_folder
-from arelu_meta.spec import Execution
-from arelu_meta.spec_execution import seed_numbers
-from arelu_meta.spec_finetune import FineTuneSpec
+from arelu_meta.kinds.execution import Execution, seed_numbers
+from arelu_meta.kinds.finetune.spec import FineTuneSpec
 
 if TYPE_CHECKING:
     from arelu_meta.comparison.learning_rates import Point
@@ -41,7 +40,7 @@ def command(argv: Sequence[str] | None = None) -> None:
     for word in rest:
         if word.partition("=")[0] in REPLACED:
             raise InputError(f"{word} is set by lr_view itself; give {REPLACED[word.partition('=')[0]]}")
-    spec, execution = cli.parse(
+    spec, execution = flags.parse(
         FineTuneSpec,
         module="arelu_meta.lr_view",
         description=DESCRIPTION,
@@ -51,8 +50,8 @@ def command(argv: Sequence[str] | None = None) -> None:
     )
     seeds = seed_numbers(",".join(given.seeds))
     from arelu_meta.comparison import learning_rates
-    from arelu_meta.figures import rate_figure
-    from arelu_meta.store import open_store
+    from arelu_meta.pictures.figures import rate_figure
+    from arelu_meta.store.connection import open_store
 
     lrs = learning_rates.rates(given.lr_sweep)
     specs = learning_rates.cells(spec, given.arms, lrs, seeds)

@@ -7,9 +7,9 @@ python -m arelu_meta.maml --activation relu --seed 3
 import sys
 from collections.abc import Sequence
 
-from arelu_meta.spec import FewShotSpec
-from arelu_meta.spec_command import run_command
-from arelu_meta.spec_execution import EpisodeExecution
+from arelu_meta.kinds.command import run_command
+from arelu_meta.kinds.execution import EpisodeExecution
+from arelu_meta.kinds.few_shot.spec import FewShotSpec
 
 
 def main(argv: Sequence[str] | None = None) -> int:

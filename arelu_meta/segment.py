@@ -7,9 +7,9 @@ python -m arelu_meta.segment --task lgg --activation relu
 import sys
 from collections.abc import Sequence
 
-from arelu_meta.spec_command import run_command
-from arelu_meta.spec_execution import TrainingExecution
-from arelu_meta.spec_supervised import SegmentSpec
+from arelu_meta.kinds.command import run_command
+from arelu_meta.kinds.execution import TrainingExecution
+from arelu_meta.kinds.segment.spec import SegmentSpec
 
 
 def main(argv: Sequence[str] | None = None) -> int:

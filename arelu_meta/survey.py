@@ -7,7 +7,7 @@ python -m arelu_meta.survey resnet18 timm/vgg11
 import sys
 from collections.abc import Sequence
 
-from arelu_meta import command_line
+from arelu_meta.console import command_line
 
 
 def command(argv: Sequence[str] | None = None) -> None:

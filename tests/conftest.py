@@ -36,8 +36,8 @@ def root() -> Path:
 @pytest.fixture(scope="session")
 def tiny_spec() -> Callable[..., Any]:
     """Make the spec of a run of a second: `tiny_spec(seed=1, network={"activation": "relu"})`."""
-    from arelu_meta import catalog
-    from arelu_meta.spec import FewShotSpec
+    from arelu_meta.console import catalog
+    from arelu_meta.kinds.few_shot.spec import FewShotSpec
 
     def make(**sections: Any) -> FewShotSpec:
         values = {**catalog.read("task", "digits"), **TINY}
@@ -56,7 +56,7 @@ def new_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     whatever ran later without one would be recorded in what every test copies.
     """
     path = tmp_path_factory.mktemp("store") / "mlflow.db"
-    script = "from arelu_meta.store import open_store; open_store('unused')"
+    script = "from arelu_meta.store.connection import open_store; open_store('unused')"
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "MLFLOW_TRACKING_URI": f"sqlite:///{path}"}
     subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, cwd=path.parent, env=environment)
     return path

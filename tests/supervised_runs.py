@@ -9,10 +9,12 @@ import torch
 from mlflow import MlflowClient
 from torch import nn
 
-from arelu_meta import progress
-from arelu_meta.spec_finetune import FineTuneSpec
-from arelu_meta.spec_supervised import ClassifySpec, SegmentSpec, TransferSpec
-from arelu_meta.tracking import Tracker
+from arelu_meta.console import progress
+from arelu_meta.kinds.classify.spec import ClassifySpec
+from arelu_meta.kinds.finetune.spec import FineTuneSpec
+from arelu_meta.kinds.segment.spec import SegmentSpec
+from arelu_meta.kinds.transfer.spec import TransferSpec
+from arelu_meta.store.tracking import Tracker
 from tests.tiny_images import DIGITS, DISCS, NEGATIVE
 from tests.tiny_networks import TINY
 

@@ -5,8 +5,9 @@ from collections.abc import Callable
 
 import pytest
 
-from arelu_meta import __version__, activations, backbones, catalog, data
+from arelu_meta import __version__, activations, backbones, data
 from arelu_meta.__main__ import COMMANDS, main
+from arelu_meta.console import catalog
 
 Python = Callable[..., subprocess.CompletedProcess[str]]
 LOADED = "print(sorted({'torch', 'mlflow'} & set(sys.modules)))"

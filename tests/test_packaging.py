@@ -88,7 +88,7 @@ def installed(unpacked: Path, folder: Path, *arguments: str) -> subprocess.Compl
 
 
 def test_package_is_the_one_of_the_wheel(unpacked: Path, tmp_path: Path):
-    code = "import arelu_meta, arelu_meta.catalog as c; print(arelu_meta.__file__); print(c.folder('task'))"
+    code = "import arelu_meta, arelu_meta.console.catalog as c; print(arelu_meta.__file__); print(c.folder('task'))"
     done = installed(unpacked, tmp_path, "-c", code)
     package = unpacked / "arelu_meta"
     assert done.stdout.splitlines() == [str(package / "__init__.py"), str(package / "tasks")], done.stderr

@@ -4,8 +4,8 @@ from typing import Any
 
 import torch
 
-from arelu_meta.few_shot_model import FewShotModel, build_learner
-from arelu_meta.spec import FewShotSpec
+from arelu_meta.kinds.few_shot.model import FewShotModel, build_learner
+from arelu_meta.kinds.few_shot.spec import FewShotSpec
 
 CONV4 = {"backbone": "conv4", "backbone_options": {"filters": 8}}
 MEAN, STD = 0.3, 0.4

@@ -6,8 +6,8 @@ from contextlib import contextmanager
 import pytest
 from mlflow import MlflowClient
 
-from arelu_meta import progress
-from arelu_meta.spec import FewShotSpec
+from arelu_meta.console import progress
+from arelu_meta.kinds.few_shot.spec import FewShotSpec
 
 # MLflow's own queries use an option that SQLAlchemy is about to drop.
 MLFLOW_WARNINGS = pytest.mark.filterwarnings("ignore:The ``noload`` loader strategy is deprecated")

@@ -6,8 +6,8 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor, nn
 
-from arelu_meta.activations.two_slopes import two_slopes
 from arelu_meta.errors import InputError, unknown
+from arelu_meta.kernels.two_slopes import two_slopes
 
 ALPHA_START, BETA_START = 0.9, 2.0
 ALPHA_LOW, ALPHA_HIGH = 0.01, 0.99

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from arelu_meta.activations.arelu import ALPHA_START, BETA_START, AReLU
-from arelu_meta.activations.two_slopes import two_slopes
+from arelu_meta.kernels.two_slopes import two_slopes
 
 POSITIVE_START = 1 + 1 / (1 + math.exp(-BETA_START))
 RMS_GAIN_OVER_RELU = math.hypot(ALPHA_START, POSITIVE_START)

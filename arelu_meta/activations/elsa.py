@@ -4,7 +4,7 @@ from torch import Tensor, nn
 
 from arelu_meta import activations
 from arelu_meta.activations.arelu import ALPHA_START, BETA_START, Clamp, SlopeParameters
-from arelu_meta.activations.two_slopes import two_slopes
+from arelu_meta.kernels.two_slopes import two_slopes
 
 
 class ELSA(SlopeParameters):

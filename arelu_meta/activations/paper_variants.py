@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from arelu_meta.activations.two_slopes import two_slopes
+from arelu_meta.kernels.two_slopes import two_slopes
 
 
 class MaxoutPaper(nn.Identity):

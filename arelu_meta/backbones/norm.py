@@ -14,8 +14,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from arelu_meta.backbones.standardise import standardise
 from arelu_meta.errors import InputError, unknown
+from arelu_meta.kernels.standardise import standardise
 
 Norm = Literal["batch", "batch_support", "running", "group", "none"]
 GROUPS = 8

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from arelu_meta import catalog
 from arelu_meta.benchmarks.report import BenchReport, Row
+from arelu_meta.console import catalog
 from arelu_meta.errors import RunError
 
 SEEDS = 5
@@ -64,10 +64,11 @@ def _startup() -> BenchReport:
 def _tracking() -> BenchReport:
     """Time inside the tracker, of all the time a run takes."""
     from arelu_meta.benchmarks.clock import Clock
-    from arelu_meta.run import run
-    from arelu_meta.spec import Execution, FewShotSpec
-    from arelu_meta.tracking import Tracker
-    from arelu_meta.validation import validated
+    from arelu_meta.console.validation import validated
+    from arelu_meta.kinds.execution import Execution
+    from arelu_meta.kinds.few_shot.spec import FewShotSpec
+    from arelu_meta.kinds.run import run
+    from arelu_meta.store.tracking import Tracker
 
     clock = Clock()
     with tempfile.TemporaryDirectory() as folder, _at(Path(folder)), clock.watching(Tracker, _public(Tracker)):

@@ -15,10 +15,10 @@ from arelu_meta.benchmarks.timing import interleaved
 from arelu_meta.data.batches import Batches
 from arelu_meta.data.imageset import ImageSet
 from arelu_meta.data.splits import by_image, published
-from arelu_meta.engine.speedups import PLAIN, Speedups
-from arelu_meta.engine.supervised import SupervisedTrainer
 from arelu_meta.errors import InputError
-from arelu_meta.spec_supervised import OptimizationSection
+from arelu_meta.kinds.supervised_sections import OptimizationSection
+from arelu_meta.training.speedups import PLAIN, Speedups
+from arelu_meta.training.supervised import SupervisedTrainer
 
 IMAGES, BATCH, CHECKED = 6_400, 128, 256
 SETTINGS = OptimizationSection(batch_size=BATCH, epochs=1, lr=1e-4)

@@ -6,15 +6,15 @@ import torch
 import torch.nn.functional as F
 
 from arelu_meta import learners
-from arelu_meta.allocator import keep_freed_memory
 from arelu_meta.benchmarks.images import mnist_or_digits
 from arelu_meta.benchmarks.meta_step import Setting, check_equal, engines_at_hand
 from arelu_meta.benchmarks.report import BenchReport, Row, rows_of
 from arelu_meta.benchmarks.timing import interleaved
 from arelu_meta.data.episodes import EpisodeSampler
 from arelu_meta.data.imageset import ImageSet
-from arelu_meta.engine.meta import make_optimizer, meta_train
 from arelu_meta.learners.repeated_step import repeat_steps
+from arelu_meta.runtime.allocator import keep_freed_memory
+from arelu_meta.training.meta import make_optimizer, meta_train
 
 NARROW = Setting()
 WIDE = Setting(backbone="conv4", activation="relu", tasks=16, inner_lr=0.4, inner_steps=1, queries=5)

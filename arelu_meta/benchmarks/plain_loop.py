@@ -12,8 +12,8 @@ from torchvision import transforms
 
 from arelu_meta.data.batches import Batches
 from arelu_meta.data.imageset import ImageSet
-from arelu_meta.engine.supervised import SupervisedTrainer
 from arelu_meta.errors import RunError
+from arelu_meta.training.supervised import SupervisedTrainer
 
 WORKERS = 2
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-from arelu_meta.tables import text_table
+from arelu_meta.console.tables import text_table
 
 MOST = 12
 _TABLES: ContextVar[list[str] | None] = ContextVar("profiles", default=None)

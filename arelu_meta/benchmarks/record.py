@@ -29,7 +29,7 @@ def record(reports: Sequence[BenchReport], facts: Mapping[str, str], *, experime
     """Keep the figures as a run's metrics and as a file of it; gives the run's id."""
     import mlflow
 
-    from arelu_meta.store import open_store
+    from arelu_meta.store.connection import open_store
 
     _, experiment_id = open_store(experiment)
     with mlflow.start_run(experiment_id=experiment_id, run_name="bench", tags=dict(facts)) as run:

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from arelu_meta.benchmarks.timing import Timing
-from arelu_meta.tables import text_table
+from arelu_meta.console.tables import text_table
 
 
 @dataclass(frozen=True)

@@ -6,14 +6,14 @@ from filelock import FileLock
 from mlflow import MlflowClient
 from mlflow.entities import Run
 
-from arelu_meta import progress
 from arelu_meta.comparison.claim import Claims
 from arelu_meta.comparison.grid import Cell
 from arelu_meta.comparison.job import SECONDS, Job, Outcome
+from arelu_meta.console import progress
 from arelu_meta.errors import DivergedError, InputError, StoreError
-from arelu_meta.run import run
-from arelu_meta.rundir import RunFolder
-from arelu_meta.store import has_diverged, open_store
+from arelu_meta.kinds.run import run
+from arelu_meta.store.connection import has_diverged, open_store
+from arelu_meta.store.run_folder import RunFolder
 
 
 def run_cell(job: Job, bar: progress.Bar = progress.silent) -> Outcome:

@@ -17,7 +17,7 @@ from mlflow.exceptions import MlflowException
 from pydantic import BaseModel, ValidationError
 
 from arelu_meta.errors import InputError
-from arelu_meta.uninterrupted import uninterrupted
+from arelu_meta.runtime.signals import uninterrupted
 
 TAG = "claim."
 EVERY = 20.0  # seconds between two renewals

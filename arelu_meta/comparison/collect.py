@@ -11,13 +11,13 @@ import pandas as pd
 from mlflow.entities import Run
 from mlflow.exceptions import MlflowException
 
+from arelu_meta.analysis.findings import Findings
 from arelu_meta.comparison.budget import scaled_metric
 from arelu_meta.comparison.experiment import Experiment
 from arelu_meta.comparison.job import SECONDS
 from arelu_meta.comparison.measures import is_share
 from arelu_meta.comparison.record import Record, place
-from arelu_meta.reporting.findings import Findings
-from arelu_meta.store import has_diverged
+from arelu_meta.store.connection import has_diverged
 
 HIDDEN, VALIDATION = ("activation/", "system/"), "validation/"
 EPISODES = "test_episodes.csv"

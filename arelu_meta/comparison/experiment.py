@@ -10,12 +10,12 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from arelu_meta import catalog
 from arelu_meta.comparison.selection import Value, written
+from arelu_meta.console import catalog
+from arelu_meta.console.validation import validated
 from arelu_meta.errors import InputError, unknown
-from arelu_meta.spec import Section
-from arelu_meta.spec_execution import seed_numbers
-from arelu_meta.validation import validated
+from arelu_meta.kinds.execution import seed_numbers
+from arelu_meta.kinds.sections import Section
 
 PUBLISHED_COLUMNS = {"metric", "value", "protocol", "source"}
 

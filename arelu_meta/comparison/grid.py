@@ -8,15 +8,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from arelu_meta import catalog
+from arelu_meta import kinds
 from arelu_meta.comparison import budget as budgets
 from arelu_meta.comparison.experiment import Experiment
 from arelu_meta.comparison.measures import check_measure
 from arelu_meta.comparison.selection import Value, check_only, is_same, written
+from arelu_meta.console import catalog
+from arelu_meta.console.validation import validated
 from arelu_meta.errors import InputError, unknown
-from arelu_meta.spec import Spec
-from arelu_meta.spec_kinds import SPEC_KINDS
-from arelu_meta.validation import validated
+from arelu_meta.kinds.sections import Spec
 
 
 @dataclass(frozen=True)
@@ -76,9 +76,9 @@ def comparison_hash(experiment: Experiment, budget: float = 1.0) -> str:
 
 def _cells_of_seed(experiment: Experiment, seed: int, budget: float) -> Iterable[Cell]:
     base = catalog.read("task", experiment.task)
-    if base.get("kind") not in SPEC_KINDS:
-        raise unknown(f"kind of task {experiment.task!r}:", str(base.get("kind")), SPEC_KINDS)
-    model, where = SPEC_KINDS[base["kind"]], f"experiment {experiment.experiment}"
+    if base.get("kind") not in kinds.names():
+        raise unknown(f"kind of task {experiment.task!r}:", str(base.get("kind")), kinds.names())
+    model, where = kinds.entry(base["kind"]).spec_class, f"experiment {experiment.experiment}"
     for name, value in experiment.settings.items():
         _put(base, name, value)
     for levels in itertools.product(*experiment.grid.values()):

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from arelu_meta.comparison.grid import Cell
-from arelu_meta.spec import Execution
+from arelu_meta.kinds.execution import Execution
 
 TRIES = 2  # of a cell that fails: once more, then it is reported
 LIVES = 4  # of a cell whose worker dies under it

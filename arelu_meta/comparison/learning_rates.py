@@ -6,14 +6,14 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from arelu_meta import progress
+from arelu_meta.console import progress
+from arelu_meta.console.tables import text_table
+from arelu_meta.console.validation import FLAGS, validated
 from arelu_meta.errors import DivergedError, InputError
-from arelu_meta.run import run
-from arelu_meta.spec import Execution
-from arelu_meta.spec_finetune import FineTuneSpec
-from arelu_meta.store import finished_metrics
-from arelu_meta.tables import text_table
-from arelu_meta.validation import FLAGS, validated
+from arelu_meta.kinds.execution import Execution
+from arelu_meta.kinds.finetune.spec import FineTuneSpec
+from arelu_meta.kinds.run import run
+from arelu_meta.store.connection import finished_metrics
 
 NEAR = 0.01  # rates whose validation accuracy is this near to the best are as good
 

@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from arelu_meta.command_line import Terminated, terminate
 from arelu_meta.comparison.environment import environment, of_threads
 from arelu_meta.comparison.job import LIVES, PATIENCE, Job, Listener, Outcome, Tries
+from arelu_meta.console.command_line import Terminated, terminate
 from arelu_meta.errors import InputError
 
 SQLITE = "sqlite:///"
@@ -150,7 +150,7 @@ class RayCluster:
 
     def _environment(self) -> dict[str, str]:
         """What a cell's process is told: threads before torch starts, and the one store for all."""
-        from arelu_meta.store import store_uri
+        from arelu_meta.store.connection import store_uri
 
         uri = store_uri()
         if uri.startswith(SQLITE):
@@ -182,7 +182,7 @@ class RayCluster:
 def _any_at_work(job: Job) -> bool:
     """Tell whether any worker still has a cell of this job's runner; its claim lasts until its run is closed."""
     from arelu_meta.comparison.claim import Claims
-    from arelu_meta.store import open_store
+    from arelu_meta.store.connection import open_store
 
     return Claims(*open_store(job.execution.experiment)).any_of(job.runner)
 

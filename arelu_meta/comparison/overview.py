@@ -5,10 +5,9 @@ import time
 from types import TracebackType
 from typing import Any
 
+from arelu_meta import kinds
 from arelu_meta.comparison.grid import Cell
 from arelu_meta.comparison.job import Outcome
-
-STAGES = {"few_shot": 2, "classify": 1, "transfer": 3, "segment": 1}  # bars a run of a kind shows, one after another
 
 
 class Overview:
@@ -42,7 +41,7 @@ class Overview:
         stages = self._stages.setdefault(cell.label, [])
         if stage not in stages:
             stages.append(stage)
-        of = max(STAGES.get(str(cell.spec.flat()["kind"]), 1), len(stages))
+        of = max(kinds.entry(str(cell.spec.flat()["kind"])).stages, len(stages))
         self._parts[cell.label] = (len(stages) - 1 + done / max(total, 1)) / of
         if self._live:
             self._live.show(cell.label, self._parts[cell.label], stage)

@@ -15,10 +15,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection, wait
 
-from arelu_meta import progress
-from arelu_meta.command_line import terminate
 from arelu_meta.comparison.environment import environment, of_threads
 from arelu_meta.comparison.job import PATIENCE, Job, Listener, Outcome, Tries
+from arelu_meta.console import progress
+from arelu_meta.console.command_line import terminate
 
 EVERY = 0.5  # seconds between two messages of a worker about its progress
 

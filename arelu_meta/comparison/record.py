@@ -17,8 +17,8 @@ from arelu_meta import __version__
 from arelu_meta.comparison.grid import Cell
 from arelu_meta.comparison.selection import written
 from arelu_meta.errors import InputError
-from arelu_meta.store import exists, has_diverged, open_store
-from arelu_meta.uninterrupted import uninterrupted
+from arelu_meta.runtime.signals import uninterrupted
+from arelu_meta.store.connection import exists, has_diverged, open_store
 
 NAME, HASH, PLACE, CALLED = "comparison", "comparison.hash", "comparison.cell", "comparison.called"
 AXIS, BUDGET = "axis.", "budget"

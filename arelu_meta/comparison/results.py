@@ -5,7 +5,7 @@ import pandas as pd
 from arelu_meta.comparison.collect import curves_table, runs_table
 from arelu_meta.comparison.record import latest_record, place
 from arelu_meta.errors import unknown
-from arelu_meta.store import has_diverged
+from arelu_meta.store.connection import has_diverged
 
 
 def results(name: str, *, budget: float = 1.0) -> pd.DataFrame:

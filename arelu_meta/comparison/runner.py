@@ -12,6 +12,7 @@ from typing import Protocol
 
 from filelock import FileLock, Timeout
 
+from arelu_meta.analysis.findings import Findings
 from arelu_meta.comparison.collect import collect
 from arelu_meta.comparison.experiment import Experiment
 from arelu_meta.comparison.grid import Cell, comparison_hash
@@ -20,9 +21,8 @@ from arelu_meta.comparison.overview import Overview
 from arelu_meta.comparison.record import AXIS, BUDGET, Record, open_record
 from arelu_meta.comparison.selection import written
 from arelu_meta.errors import InputError
+from arelu_meta.kinds.execution import Execution
 from arelu_meta.reporting import report
-from arelu_meta.reporting.findings import Findings
-from arelu_meta.spec import Execution
 
 
 class Workers(Protocol):

@@ -32,32 +32,38 @@ _REGISTRY = Registry[DatasetEntry]("dataset")
 _REGISTRY.add(
     DatasetEntry(
         "digits",
-        "arelu_meta.data.digits:load_digits",
+        "arelu_meta.data.bundled.digits:load_digits",
         summary="1,797 handwritten digits of scikit-learn, 1x28x28, 10 classes",
         bundled=True,
     ),
-    DatasetEntry("mnist", "arelu_meta.data.mnist:load_mnist", "70,000 handwritten digits, 1x28x28, 10 classes"),
-    DatasetEntry("fashion_mnist", "arelu_meta.data.mnist:load_fashion_mnist", "70,000 clothes, 1x28x28, 10 classes"),
-    DatasetEntry("svhn", "arelu_meta.data.svhn:load_svhn", "99,289 house number digits, 3x32x32, 10 classes"),
-    DatasetEntry("cifar10", "arelu_meta.data.cifar:load_cifar10", "60,000 photographs, 3x32x32, 10 classes"),
-    DatasetEntry("cifar100", "arelu_meta.data.cifar:load_cifar100", "60,000 photographs, 3x32x32, 100 classes"),
-    DatasetEntry("omniglot", "arelu_meta.data.omniglot:load_omniglot", "32,460 drawings, 1x28x28, 1,623 characters"),
-    DatasetEntry("lgg", "arelu_meta.data.lgg:load_lgg", "3,929 MRI slices with tumour masks, 3x256x256, 110 patients"),
+    DatasetEntry("mnist", "arelu_meta.data.readers.mnist:load_mnist", "70,000 handwritten digits, 1x28x28, 10 classes"),
+    DatasetEntry(
+        "fashion_mnist", "arelu_meta.data.readers.mnist:load_fashion_mnist", "70,000 clothes, 1x28x28, 10 classes"
+    ),
+    DatasetEntry("svhn", "arelu_meta.data.readers.svhn:load_svhn", "99,289 house number digits, 3x32x32, 10 classes"),
+    DatasetEntry("cifar10", "arelu_meta.data.readers.cifar:load_cifar10", "60,000 photographs, 3x32x32, 10 classes"),
+    DatasetEntry("cifar100", "arelu_meta.data.readers.cifar:load_cifar100", "60,000 photographs, 3x32x32, 100 classes"),
+    DatasetEntry(
+        "omniglot", "arelu_meta.data.readers.omniglot:load_omniglot", "32,460 drawings, 1x28x28, 1,623 characters"
+    ),
+    DatasetEntry(
+        "lgg", "arelu_meta.data.readers.lgg:load_lgg", "3,929 MRI slices with tumour masks, 3x256x256, 110 patients"
+    ),
     DatasetEntry(
         "glyphs",
-        "arelu_meta.data.glyphs:load_glyphs",
+        "arelu_meta.data.bundled.glyphs:load_glyphs",
         summary="hand-drawn-like letters of 15 scripts, 1x28x28, about 1,000 classes of 20, split by script",
         bundled=True,
     ),
     DatasetEntry(
         "street",
-        "arelu_meta.data.street:load_street",
+        "arelu_meta.data.bundled.street:load_street",
         summary="digits in many fonts on cluttered colour backgrounds, 3x32x32, 10,000 to train and 4,000 to test",
         bundled=True,
     ),
     DatasetEntry(
         "phantom",
-        "arelu_meta.data.phantom:load_phantom",
+        "arelu_meta.data.bundled.phantom:load_phantom",
         summary="brain-scan-like slices with lesion masks, 3x64x64, 30 patients of 12 slices, split by patient",
         bundled=True,
     ),
@@ -96,7 +102,7 @@ def load(name: str | Path, *, root: str | Path | None = None, **options: object)
 
 
 def _own_reader(name: str) -> Callable[..., Any]:
-    from arelu_meta.data.own import is_target, load_own
+    from arelu_meta.data.files.own import is_target, load_own
 
     if not (os.path.exists(os.path.expanduser(name)) or is_target(name)):
         if name.endswith(".npz") or os.path.basename(name) != name:

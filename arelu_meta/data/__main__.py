@@ -9,7 +9,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from arelu_meta import command_line, data
+from arelu_meta import data
+from arelu_meta.console import command_line
 
 
 def parser() -> argparse.ArgumentParser:

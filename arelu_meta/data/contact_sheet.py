@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 from scipy import ndimage
 
-from arelu_meta.data.fonts import open_font
+from arelu_meta.data.bundled.fonts import open_font
 from arelu_meta.data.imageset import ImageSet
 from arelu_meta.errors import InputError
 

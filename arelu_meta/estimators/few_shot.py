@@ -21,8 +21,8 @@ from torch import Tensor
 from arelu_meta.activations import Activation
 from arelu_meta.errors import InputError
 from arelu_meta.estimators.image_classifier import ImageClassifier, drawn_seed
-from arelu_meta.few_shot_model import AdaptedModel, FewShotModel
-from arelu_meta.tabular import AdaptedTabular, adapt_tabular
+from arelu_meta.estimators.tabular import AdaptedTabular, adapt_tabular
+from arelu_meta.kinds.few_shot.model import AdaptedModel, FewShotModel
 
 TABULAR_STEPS, TABULAR_LR = 200, 0.01
 

@@ -11,22 +11,22 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted, column_or_1d, validate_data
 from torch import Tensor
 
-from arelu_meta.data.arrays import to_images
+from arelu_meta.console.validation import validated
 from arelu_meta.data.augment import augment
 from arelu_meta.data.batches import Batches
+from arelu_meta.data.files.arrays import to_images
 from arelu_meta.data.imageset import ImageSet
 from arelu_meta.data.inputs import inputs_of
-from arelu_meta.device import resolve_device
-from arelu_meta.engine.fitting import cross_entropy
-from arelu_meta.engine.supervised import SupervisedTrainer, predict
 from arelu_meta.errors import InputError
 from arelu_meta.estimators.image_classifier import ImageClassifier, drawn_seed
+from arelu_meta.estimators.tabular import AdaptedTabular, adapt_tabular
+from arelu_meta.kinds.finetune.spec import FineTuneSpec
 from arelu_meta.pretrained.assembly import assemble, check_takes
 from arelu_meta.pretrained.inputs import check_size, fitted
+from arelu_meta.runtime.device import resolve_device
 from arelu_meta.seeding import generator, global_stream
-from arelu_meta.spec_finetune import FineTuneSpec
-from arelu_meta.tabular import AdaptedTabular, adapt_tabular
-from arelu_meta.validation import validated
+from arelu_meta.training.fitting import cross_entropy
+from arelu_meta.training.supervised import SupervisedTrainer, predict
 
 IMAGE_EPOCHS, ROW_EPOCHS = 10, 200
 

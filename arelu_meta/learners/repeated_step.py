@@ -10,10 +10,10 @@ from torch import Tensor, nn
 from torch.nn.modules.module import _has_any_global_hook
 
 from arelu_meta.data.episodes import Episode
+from arelu_meta.kernels.operation_tape import Recording, Tape
 from arelu_meta.learners.engines.func_engine import FuncEngine
 from arelu_meta.learners.gradient import GradientLearner
 from arelu_meta.learners.learner import Learner
-from arelu_meta.learners.operation_tape import Recording, Tape
 from arelu_meta.learners.outer_step import QueryLoss, add_gradient
 
 PAYS_AFTER = 30  # steps: recording takes as long as six to fifteen, and a repetition saves about a quarter of one

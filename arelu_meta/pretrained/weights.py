@@ -12,11 +12,11 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from arelu_meta import tracking
-from arelu_meta.data.download import OFFLINE
+from arelu_meta.data.files.download import OFFLINE
 from arelu_meta.data.inputs import Inputs, from_metadata
 from arelu_meta.errors import InputError, unknown
 from arelu_meta.pretrained.networks import SIDE_OUTPUTS, family, timm
+from arelu_meta.store import tracking
 
 WRAPPERS = ("state_dict", "model_state_dict", "model", "network", "state_dict_ema")  # keys that checkpoints nest under
 PREFIXES = ("module.", "_orig_mod.")  # what DataParallel and torch.compile put before every name

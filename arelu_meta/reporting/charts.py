@@ -9,14 +9,14 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from arelu_meta.palette import COLOURS
-from arelu_meta.reporting.arms import Comparison
+from arelu_meta.analysis.arms import Comparison
+from arelu_meta.analysis.estimates import Estimate
+from arelu_meta.analysis.findings import Findings
+from arelu_meta.pictures.palette import COLOURS
 from arelu_meta.reporting.content import Content
-from arelu_meta.reporting.findings import Findings
 from arelu_meta.reporting.looks import Look, looks
 from arelu_meta.reporting.numbers import Numbers
 from arelu_meta.reporting.series import LineChart, curves, over_rates
-from arelu_meta.statistics import Estimate
 
 STYLES: dict[str, str | tuple[int, tuple[int, ...]]] = {"": "-", "6 3": "--", "2 2": ":", "8 3 2 3": "-."}
 

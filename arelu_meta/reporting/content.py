@@ -6,10 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from arelu_meta.reporting.analysis import Analysis, analyse
-from arelu_meta.reporting.arms import Comparison
-from arelu_meta.reporting.controls import against_controls, explained_arm
-from arelu_meta.reporting.findings import Findings
+from arelu_meta.analysis.analyse import Analysis, analyse
+from arelu_meta.analysis.arms import Comparison
+from arelu_meta.analysis.controls import against_controls, explained_arm
+from arelu_meta.analysis.findings import Findings
 from arelu_meta.reporting.further import further_table
 from arelu_meta.reporting.notes import notes
 from arelu_meta.reporting.numbers import Numbers, duration, unit_of

@@ -5,13 +5,13 @@ from collections.abc import Callable
 
 import pandas as pd
 
-from arelu_meta.reporting.arms import Arm, Comparison
-from arelu_meta.reporting.findings import Findings
+from arelu_meta.analysis.arms import Arm, Comparison
+from arelu_meta.analysis.estimates import Estimate
+from arelu_meta.analysis.findings import Findings
 from arelu_meta.reporting.looks import Look
 from arelu_meta.reporting.markup import Markup, tag
 from arelu_meta.reporting.numbers import Numbers
 from arelu_meta.reporting.scale import Scale
-from arelu_meta.statistics import Estimate
 
 MIDDLE = 17  # of a strip of 34 pixels
 

@@ -4,9 +4,9 @@ import math
 
 import pandas as pd
 
-from arelu_meta.reporting.analysis import Analysis
-from arelu_meta.reporting.arms import Arm
-from arelu_meta.reporting.published import published_sources, published_value
+from arelu_meta.analysis.analyse import Analysis
+from arelu_meta.analysis.arms import Arm
+from arelu_meta.analysis.published import published_sources, published_value
 from arelu_meta.reporting.table import role
 
 

@@ -2,10 +2,10 @@
 
 import math
 
-from arelu_meta.reporting.arms import Comparison
-from arelu_meta.reporting.findings import Findings
+from arelu_meta.analysis.arms import Comparison
+from arelu_meta.analysis.findings import Findings
+from arelu_meta.analysis.published import SourceKey, published_sources, published_value
 from arelu_meta.reporting.numbers import NONE, Numbers, unit_of
-from arelu_meta.reporting.published import SourceKey, published_sources, published_value
 from arelu_meta.reporting.table import Cell, Column, Table
 
 

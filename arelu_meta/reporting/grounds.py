@@ -2,12 +2,12 @@
 
 import math
 
-from arelu_meta.reporting.arms import ALPHA, Arm, Comparison
-from arelu_meta.reporting.controls import explained_arm
-from arelu_meta.reporting.direction import better_and_worse
-from arelu_meta.reporting.findings import Findings
+from arelu_meta.analysis.arms import ALPHA, Arm, Comparison
+from arelu_meta.analysis.controls import explained_arm
+from arelu_meta.analysis.direction import better_and_worse
+from arelu_meta.analysis.findings import Findings
+from arelu_meta.analysis.settings import label
 from arelu_meta.reporting.numbers import Numbers, stated_p
-from arelu_meta.reporting.settings import label
 from arelu_meta.reporting.words import are, counted, listed
 
 

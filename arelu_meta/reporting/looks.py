@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from arelu_meta.reporting.analysis import Analysis
-from arelu_meta.reporting.controls import explained_arm
+from arelu_meta.analysis.analyse import Analysis
+from arelu_meta.analysis.controls import explained_arm
 from arelu_meta.reporting.table import role
 
 IN_FRONT = 7

@@ -3,11 +3,11 @@
 import math
 import statistics
 
-from arelu_meta.reporting.analysis import Analysis
-from arelu_meta.reporting.arms import ALPHA, Comparison
+from arelu_meta.analysis.analyse import Analysis
+from arelu_meta.analysis.arms import ALPHA, Comparison
+from arelu_meta.analysis.permutation import smallest_p
+from arelu_meta.analysis.settings import label, tuned_axes
 from arelu_meta.reporting.numbers import Numbers, p_value
-from arelu_meta.reporting.permutation import smallest_p
-from arelu_meta.reporting.settings import label, tuned_axes
 
 SEEDS_OF_A_SPREAD, ARMS_OF_A_USUAL_SPREAD = 3, 3
 FAR_APART = 3.0  # times the median standard deviation of the arms

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from arelu_meta.statistics import Estimate
+from arelu_meta.analysis.estimates import Estimate
 
 NONE, MINUS = "\N{EN DASH}", "\N{MINUS SIGN}"
 

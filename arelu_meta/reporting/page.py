@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from arelu_meta import __version__
-from arelu_meta.reporting.arms import Comparison
+from arelu_meta.analysis.arms import Comparison
 from arelu_meta.reporting.content import Content, Part
 from arelu_meta.reporting.dot_plot import dot_plot
 from arelu_meta.reporting.line_plot import legend, line_plot

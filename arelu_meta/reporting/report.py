@@ -4,17 +4,17 @@ import math
 import re
 from pathlib import Path
 
-from arelu_meta.reporting.analysis import analyse
-from arelu_meta.reporting.arms import Comparison
+from arelu_meta.analysis.analyse import analyse
+from arelu_meta.analysis.arms import Comparison
+from arelu_meta.analysis.findings import Findings
+from arelu_meta.analysis.settings import text
+from arelu_meta.console.tables import text_table
 from arelu_meta.reporting.charts import figures
 from arelu_meta.reporting.content import Content, content
-from arelu_meta.reporting.findings import Findings
 from arelu_meta.reporting.frame import frame, numbers_of
 from arelu_meta.reporting.latex import latex
 from arelu_meta.reporting.markdown import markdown
 from arelu_meta.reporting.page import page
-from arelu_meta.reporting.settings import text
-from arelu_meta.tables import text_table
 
 LOGGED = ("mean", "sd", "ci95_low", "ci95_high", "n")  # table.csv has more; a run's page should stay readable
 LOGGED_DIFFERENCES = (

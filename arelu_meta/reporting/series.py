@@ -6,12 +6,12 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from arelu_meta.reporting.analysis import Analysis
-from arelu_meta.reporting.arms import Comparison
-from arelu_meta.reporting.findings import Findings
+from arelu_meta.analysis.analyse import Analysis
+from arelu_meta.analysis.arms import Comparison
+from arelu_meta.analysis.findings import Findings
+from arelu_meta.analysis.paired import estimate
+from arelu_meta.analysis.settings import same, text, tuned_axes
 from arelu_meta.reporting.numbers import unit_of
-from arelu_meta.reporting.paired import estimate
-from arelu_meta.reporting.settings import same, text, tuned_axes
 
 MOST_POINTS = 200
 

@@ -4,16 +4,16 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from arelu_meta.reporting.arms import ALPHA, Arm, Comparison
-from arelu_meta.reporting.controls import Control
-from arelu_meta.reporting.findings import Findings
-from arelu_meta.reporting.matching import decades_from
+from arelu_meta.analysis.arms import ALPHA, Arm, Comparison
+from arelu_meta.analysis.controls import Control
+from arelu_meta.analysis.estimates import Estimate
+from arelu_meta.analysis.findings import Findings
+from arelu_meta.analysis.matching import decades_from
+from arelu_meta.analysis.power import detectable_difference
+from arelu_meta.analysis.published import SourceKey, published_sources, published_value
+from arelu_meta.analysis.settings import text
 from arelu_meta.reporting.numbers import NONE, Numbers, p_value
-from arelu_meta.reporting.power import detectable_difference
-from arelu_meta.reporting.published import SourceKey, published_sources, published_value
-from arelu_meta.reporting.settings import text
 from arelu_meta.reporting.words import counted
-from arelu_meta.statistics import Estimate
 
 DETECTABLE = "smallest true difference found with 80 % power at the corrected level"
 

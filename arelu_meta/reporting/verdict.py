@@ -3,13 +3,13 @@
 import math
 from dataclasses import dataclass
 
-from arelu_meta.reporting.arms import ALPHA, Arm, Comparison
-from arelu_meta.reporting.controls import Control, against_controls, explained_arm
-from arelu_meta.reporting.direction import better, better_and_worse
-from arelu_meta.reporting.findings import Findings
+from arelu_meta.analysis.arms import ALPHA, Arm, Comparison
+from arelu_meta.analysis.controls import Control, against_controls, explained_arm
+from arelu_meta.analysis.direction import better, better_and_worse
+from arelu_meta.analysis.findings import Findings
+from arelu_meta.analysis.paired import Paired
 from arelu_meta.reporting.grounds import circumstances, grounds
 from arelu_meta.reporting.numbers import Numbers
-from arelu_meta.reporting.paired import Paired
 from arelu_meta.reporting.words import are, counted, listed
 
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from torch import Tensor, nn
 
 from arelu_meta.activations.capped import Capped
+from arelu_meta.console.tables import text_table
 from arelu_meta.surgery.rewriting import ForwardText
-from arelu_meta.tables import text_table
 
 
 @dataclass(frozen=True)

@@ -9,14 +9,14 @@ from collections.abc import Callable
 import pytest
 from mlflow import MlflowClient
 
-from arelu_meta import store
 from arelu_meta.comparison import cell_run, claim, grid
 from arelu_meta.comparison.cell_run import run_cell, runs_of
 from arelu_meta.comparison.claim import Claims
 from arelu_meta.comparison.job import Job
 from arelu_meta.errors import InputError, StoreError
-from arelu_meta.spec import Execution
-from arelu_meta.store import open_store
+from arelu_meta.kinds.execution import Execution
+from arelu_meta.store import connection
+from arelu_meta.store.connection import open_store
 from tests.tiny_runs import MLFLOW_WARNINGS
 
 pytestmark = MLFLOW_WARNINGS
@@ -31,7 +31,7 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def experiment(store_uri: str) -> tuple[MlflowClient, str]:
     """The experiment of a comparison."""
-    assert store.store_uri() == store_uri
+    assert connection.store_uri() == store_uri
     return open_store("mine")
 
 

@@ -7,7 +7,7 @@ from mlflow import MlflowClient
 
 from arelu_meta.comparison.learning_rates import Point, best_rates, cells, csv, means, rates, sweep, table
 from arelu_meta.errors import DivergedError, InputError
-from arelu_meta.spec import Execution
+from arelu_meta.kinds.execution import Execution
 from tests.supervised_runs import finetune_spec, no_model
 from tests.tiny_runs import MLFLOW_WARNINGS
 

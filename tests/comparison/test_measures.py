@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from arelu_meta.comparison.measures import check_measure, is_share, measures
+from arelu_meta.comparison.measures import check_measure, is_share
 from arelu_meta.errors import InputError
-from arelu_meta.run import run
-from arelu_meta.spec import Spec
-from arelu_meta.tracking import Tracker
+from arelu_meta.kinds.run import run
+from arelu_meta.kinds.sections import Spec
+from arelu_meta.store.tracking import Tracker
 from tests.supervised_runs import classify_spec, finetune_spec, no_model, segment_spec, transfer_spec
 from tests.tiny_runs import tiny_spec
 
@@ -41,9 +41,9 @@ def test_measures_are_logged(kind: str, protocol: str, monkeypatch: pytest.Monke
     monkeypatch.setattr(Tracker, "few_shot_model", lambda *_, **__: None)
     spec = spec_of(kind, protocol)
     run(spec)
-    of_five_classes = {name for name in measures(spec) if name.endswith("top5")} - set(logged)
-    assert measures(spec) - of_five_classes <= set(logged)
-    beside = {name for name in set(logged) - measures(spec) if not name.startswith(("activation/", "layers/"))}
+    of_five_classes = {name for name in spec.metrics() if name.endswith("top5")} - set(logged)
+    assert spec.metrics() - of_five_classes <= set(logged)
+    beside = {name for name in set(logged) - spec.metrics() if not name.startswith(("activation/", "layers/"))}
     assert {name.rpartition("/")[2] for name in beside} <= {
         "n",
         "seconds",
@@ -51,9 +51,9 @@ def test_measures_are_logged(kind: str, protocol: str, monkeypatch: pytest.Monke
         "accuracy_ci95_low",
         "accuracy_ci95_high",
     }
-    assert all(0 <= value <= 1 for name, value in logged.items() if name in measures(spec) and is_share(name))
-    assert {name for name in measures(spec) if not is_share(name)} == {
-        name for name in measures(spec) if name.endswith("/loss")
+    assert all(0 <= value <= 1 for name, value in logged.items() if name in spec.metrics() and is_share(name))
+    assert {name for name in spec.metrics() if not is_share(name)} == {
+        name for name in spec.metrics() if name.endswith("/loss")
     }
 
 
@@ -65,7 +65,7 @@ def test_other_names_are_refused():
 def test_what_is_not_trained_or_not_watched_is_not_logged():
     """Prototypes of pixels have no training; without a choice of epoch there is no validation."""
     tested = {"test/accuracy", "test/accuracy_by_inner_step"}
-    assert measures(tiny_spec(method="centroid")) == tested
+    assert tiny_spec(method="centroid").metrics() == tested
     last = classify_spec(evaluation={"select": "last"})
-    assert {name for name in measures(last) if name.startswith("validation/")} == set()
-    assert measures(segment_spec(evaluation={"select": "last"})) == {"train/loss", "test/dice"}
+    assert {name for name in last.metrics() if name.startswith("validation/")} == set()
+    assert segment_spec(evaluation={"select": "last"}).metrics() == {"train/loss", "test/dice"}

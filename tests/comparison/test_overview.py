@@ -7,7 +7,7 @@ from arelu_meta.comparison import overview
 from arelu_meta.comparison.grid import Cell
 from arelu_meta.comparison.job import LIVES, TRIES, Outcome, Tries
 from arelu_meta.comparison.overview import Overview
-from arelu_meta.spec import FewShotSpec
+from arelu_meta.kinds.few_shot.spec import FewShotSpec
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from arelu_meta.comparison.grid import Cell
 from arelu_meta.comparison.record import BUDGET, CALLED, Record, latest_record, open_record, place
 from arelu_meta.comparison.results import results
 from arelu_meta.errors import InputError
-from arelu_meta.store import exists
+from arelu_meta.store.connection import exists
 from tests.tiny_runs import MLFLOW_WARNINGS, tiny_spec
 
 pytestmark = [MLFLOW_WARNINGS, pytest.mark.usefixtures("store_uri")]

@@ -10,7 +10,7 @@ from arelu_meta.comparison.experiment import read_experiment
 from arelu_meta.comparison.grid import expand
 from arelu_meta.comparison.job import Job, Listener, Outcome
 from arelu_meta.comparison.runner import Plan, compare
-from arelu_meta.store import open_store
+from arelu_meta.store.connection import open_store
 from tests.comparison import tiny
 from tests.tiny_runs import MLFLOW_WARNINGS
 

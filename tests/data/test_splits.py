@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arelu_meta.data.imageset import ImageSet
-from arelu_meta.data.omniglot import with_rotations
+from arelu_meta.data.readers.omniglot import with_rotations
 from arelu_meta.data.splits import (
     PARTS,
     by_class,

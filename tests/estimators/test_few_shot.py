@@ -16,7 +16,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from arelu_meta import activations
 from arelu_meta.errors import InputError, RunError
 from arelu_meta.estimators import FewShotClassifier
-from arelu_meta.tabular import tabular_network
+from arelu_meta.estimators.tabular import tabular_network
 from tests.tiny_model import images, tiny_model
 
 X, Y = make_blobs(n_samples=[8, 7, 9], n_features=4, cluster_std=0.3, random_state=0)

@@ -9,11 +9,11 @@ from torch.nn.utils import parametrize
 
 from arelu_meta import activations, learners
 from arelu_meta.data.episodes import Episode
-from arelu_meta.engine.meta import make_optimizer
 from arelu_meta.learners.gradient import GradientLearner
 from arelu_meta.learners.inner_loop import InnerRule
 from arelu_meta.learners.learner import Learner
 from arelu_meta.learners.repeated_step import KINDS, RepeatedStep, recording_seconds, repeat_steps
+from arelu_meta.training.meta import make_optimizer
 from tests.learners.small_problems import conv4, episodes, mnist_conv, own_net
 
 REPEATED = ["maml", "fomaml", "anil", "boil", "meta_sgd"]

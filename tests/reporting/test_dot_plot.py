@@ -1,6 +1,6 @@
 import re
 
-from arelu_meta.reporting.analysis import analyse
+from arelu_meta.analysis.analyse import analyse
 from arelu_meta.reporting.content import content
 from arelu_meta.reporting.dot_plot import dot_plot
 from arelu_meta.reporting.looks import looks

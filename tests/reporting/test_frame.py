@@ -1,7 +1,7 @@
 import pandas as pd
 import pytest
 
-from arelu_meta.reporting.analysis import analyse
+from arelu_meta.analysis.analyse import analyse
 from arelu_meta.reporting.frame import frame
 from tests.reporting.sweeps import sweep
 

@@ -3,8 +3,8 @@
 # ruff: noqa: RUF001
 import pandas as pd
 
+from arelu_meta.analysis.findings import Findings
 from arelu_meta.reporting.content import content
-from arelu_meta.reporting.findings import Findings
 from arelu_meta.reporting.markdown import markdown
 from arelu_meta.reporting.page import page
 from tests.reporting.sweeps import sweep

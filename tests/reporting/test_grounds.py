@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pandas as pd
 
+from arelu_meta.analysis.findings import Findings
 from arelu_meta.reporting.content import content
-from arelu_meta.reporting.findings import Findings
 from tests.reporting.sweeps import sweep
 
 

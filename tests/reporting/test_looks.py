@@ -3,8 +3,8 @@ from dataclasses import replace
 
 import pandas as pd
 
-from arelu_meta.palette import COLOURS
-from arelu_meta.reporting.analysis import analyse
+from arelu_meta.analysis.analyse import analyse
+from arelu_meta.pictures.palette import COLOURS
 from arelu_meta.reporting.content import content
 from arelu_meta.reporting.looks import looks
 from arelu_meta.reporting.page import page

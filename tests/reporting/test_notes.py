@@ -3,8 +3,8 @@ from dataclasses import replace
 
 import pandas as pd
 
-from arelu_meta.reporting.analysis import analyse
-from arelu_meta.reporting.findings import Findings
+from arelu_meta.analysis.analyse import analyse
+from arelu_meta.analysis.findings import Findings
 from arelu_meta.reporting.notes import notes
 from tests.reporting.sweeps import sweep
 

@@ -3,8 +3,8 @@ import math
 
 import pytest
 
+from arelu_meta.analysis.estimates import Estimate
 from arelu_meta.reporting.numbers import Numbers, duration, p_value, stated_p
-from arelu_meta.statistics import Estimate
 
 
 def test_differences_of_percentages_are_points():

@@ -4,8 +4,8 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
-from arelu_meta.reporting.analysis import analyse
-from arelu_meta.reporting.findings import Findings
+from arelu_meta.analysis.analyse import analyse
+from arelu_meta.analysis.findings import Findings
 from arelu_meta.reporting.series import LineChart, curves, over_rates
 from tests.reporting.sweeps import sweep
 

@@ -6,11 +6,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from arelu_meta.reporting.analysis import analyse
-from arelu_meta.reporting.bootstrap import bca_interval
-from arelu_meta.reporting.holm import holm
-from arelu_meta.reporting.paired import estimate, paired_t_p
-from arelu_meta.reporting.permutation import sign_flip_p
+from arelu_meta.analysis.analyse import analyse
+from arelu_meta.analysis.bootstrap import bca_interval
+from arelu_meta.analysis.holm import holm
+from arelu_meta.analysis.paired import estimate, paired_t_p
+from arelu_meta.analysis.permutation import sign_flip_p
 from tests.reporting.sweeps import sweep
 
 SWEEPS = 2000

@@ -3,7 +3,7 @@ from dataclasses import replace
 
 import pandas as pd
 
-from arelu_meta.reporting.analysis import analyse
+from arelu_meta.analysis.analyse import analyse
 from arelu_meta.reporting.content import content
 from arelu_meta.reporting.numbers import Numbers
 from arelu_meta.reporting.table import Table, table

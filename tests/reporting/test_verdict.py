@@ -9,9 +9,9 @@ import pandas as pd
 import pytest
 from scipy import stats
 
+from arelu_meta.analysis.findings import Findings
 from arelu_meta.reporting import markdown
 from arelu_meta.reporting.content import content
-from arelu_meta.reporting.findings import Findings
 from tests.reporting.sweeps import sweep
 
 

@@ -12,7 +12,7 @@ from torch.func import functional_call
 
 from arelu_meta.data.episodes import Episode
 from arelu_meta.errors import InputError
-from arelu_meta.learners.engines.task_operations import TaskOperations
+from arelu_meta.kernels.task_operations import TaskOperations
 from arelu_meta.learners.inner_loop import InnerRule, Parameters, adapt
 from arelu_meta.learners.query import query_logits
 

@@ -1,0 +1,1 @@
+"""Statistics over the runs of a comparison and what follows from them; knows nothing of output."""

@@ -1,0 +1,1 @@
+"""Image sets that need no download: shipped with a dependency or drawn."""

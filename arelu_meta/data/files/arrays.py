@@ -1,0 +1,138 @@
+"""Image sets from arrays: an `.npz` file, or what a function of your own returns.
+
+Arrays are x (N, H, W), (N, H, W, C) or (N, C, H, W) with 1 or 3 channels, uint8 or floats in [0, 1]; and y (N,), whole
+numbers from 0 on or strings.
+"""
+
+import zipfile
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from arelu_meta.data.files.checksum import checksums
+from arelu_meta.data.imageset import ImageSet, Provenance
+from arelu_meta.errors import InputError
+
+CHANNELS = (1, 3)
+SUFFIXES = {"train": ("_train",), "validation": ("_validation", "_val"), "test": ("_test",)}
+
+Array = np.ndarray[Any, Any]
+
+
+def read_npz(path: Path) -> ImageSet:
+    """Read `x` and `y`, or `x_train`, `y_train`, `x_test`, `y_test` (and `_validation`) from an `.npz`."""
+    try:
+        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as content:
+            arrays = {name: content[name] for name in content.files}
+    except (OSError, TypeError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise InputError(
+            f"{path} is not a readable .npz of plain arrays ({reason}); write it anew with np.savez"
+        ) from error
+    return from_arrays(
+        arrays, name=path.stem, provenance=Provenance(str(path), False, {path.name: checksums(path).sha256})
+    )
+
+
+def from_arrays(
+    arrays: Mapping[str, Any],
+    *,
+    name: str,
+    provenance: Provenance | None = None,
+    class_names: tuple[str, ...] | None = None,
+) -> ImageSet:
+    """Make an image set of `x`, `y` or of `x_train`, `y_train`, ...
+
+    >>> x, y = np.zeros((4, 8, 8, 3), np.uint8), np.array(["cat", "dog", "cat", "dog"])
+    >>> mine = from_arrays({"x": x, "y": y}, name="mine")
+    >>> mine.images.shape, mine.class_names, mine.labels.tolist()
+    (torch.Size([4, 3, 8, 8]), ('cat', 'dog'), [0, 1, 0, 1])
+    """
+    keys = _keys(arrays, name)
+    images = [to_images(_numpy(arrays[f"x{key}"]), f"{name}: x{key}") for key in keys.values()]
+    labels = [_numpy(arrays[f"y{key}"]) for key in keys.values()]
+    if not sum(map(len, images)):
+        raise InputError(f"{name} holds no images; give at least one of each class")
+    for key, x, y in zip(keys.values(), images, labels, strict=True):
+        if y.reshape(-1).shape != (len(x),):
+            raise InputError(f"{name}: x{key} holds {len(x)} images, but y{key} is {y.shape}; give one label per image")
+        if x.shape[1:] != images[0].shape[1:]:
+            raise InputError(
+                f"{name}: x{key} is {tuple(x.shape)}, but the first {tuple(images[0].shape)}; make sizes equal"
+            )
+    numbers, names = _numbered(np.concatenate([y.reshape(-1) for y in labels]), class_names, name)
+    ends = np.cumsum([0, *map(len, images)])
+    parts = {part: torch.arange(ends[i], ends[i + 1]) for i, part in enumerate(keys) if part}
+    return ImageSet(
+        name=name,
+        images=torch.cat(images),
+        labels=numbers,
+        class_names=names,
+        parts=parts,
+        provenance=provenance or Provenance(name),
+    )
+
+
+def to_images(x: Array, name: str) -> Tensor:
+    """Bring an array of images to uint8 (N, C, H, W)."""
+    if x.ndim == 3:
+        x = x[:, None]
+    if x.ndim != 4:
+        raise InputError(f"{name} is {x.shape}; give (N, H, W), (N, H, W, C) or (N, C, H, W)")
+    first, last = x.shape[1] in CHANNELS, x.shape[3] in CHANNELS
+    if first == last:
+        raise InputError(f"{name} is {x.shape}: which axis are the channels? give (N, C, H, W) with 1 or 3 of them")
+    return torch.from_numpy(np.ascontiguousarray(to_bytes(x if first else x.transpose(0, 3, 1, 2), name)))
+
+
+def to_bytes(x: Array, name: str) -> Array:
+    """Bring pixels to uint8: whole numbers 0..255 as they are, floats in [0, 1] times 255."""
+    if x.dtype == np.uint8:
+        return x
+    if x.dtype.kind not in "fiu" or x.size == 0:
+        raise InputError(f"{name} is {x.dtype} {x.shape}; give uint8 or floats in [0, 1]")
+    limit = 1 if x.dtype.kind == "f" else 255
+    low, high = x.min(), x.max()
+    if not (low >= 0 and high <= limit):  # also true of NaN
+        raise InputError(f"{name} holds {x.dtype} values from {low} to {high}; give uint8 or floats in [0, 1]")
+    return np.rint(x * 255).astype(np.uint8) if limit == 1 else x.astype(np.uint8)
+
+
+def to_labels(y: Array, name: str) -> tuple[Tensor, tuple[str, ...]]:
+    """Number the labels 0, 1, ... in their own order, and give their names."""
+    if y.dtype.kind not in "iuUS":
+        raise InputError(f"{name}: labels are {y.dtype}; give whole numbers or strings")
+    values, numbers = np.unique(y.astype(str) if y.dtype.kind == "S" else y, return_inverse=True)
+    if values.dtype.kind == "i" and len(values) and values[0] < 0:
+        raise InputError(f"{name}: label {values[0]} is negative; drop the images that have no label")
+    return torch.from_numpy(numbers.reshape(-1).astype(np.int64)), tuple(str(value) for value in values)
+
+
+def _numbered(y: Array, class_names: tuple[str, ...] | None, name: str) -> tuple[Tensor, tuple[str, ...]]:
+    """Number the labels, unless they are numbers of given names: then a class without images keeps its place."""
+    return to_labels(y, name) if class_names is None else (torch.from_numpy(y.astype(np.int64)), class_names)
+
+
+def _keys(arrays: Mapping[str, Any], name: str) -> dict[str, str]:
+    """Map the parts that are there to the suffix of their arrays; one nameless part if they are just x and y."""
+    if "x" in arrays and "y" in arrays:
+        return {"": ""}
+    found = {
+        part: suffix
+        for part, suffixes in SUFFIXES.items()
+        for suffix in suffixes
+        if f"x{suffix}" in arrays and f"y{suffix}" in arrays
+    }
+    if "train" not in found:
+        held = ", ".join(arrays) or "nothing"
+        raise InputError(f"{name} holds {held}; give x and y, or x_train, y_train, x_test, y_test")
+    return found
+
+
+def _numpy(values: Any) -> Array:
+    return values.detach().cpu().numpy() if isinstance(values, Tensor) else np.asarray(values)

@@ -1,0 +1,1 @@
+"""Readers of image sets in their publishers' formats."""

@@ -1,0 +1,140 @@
+"""`omniglot`: 1,623 characters of 50 alphabets, 20 drawings each (Lake, Salakhutdinov, Tenenbaum 2015).
+
+    omniglot-py/images_{background,evaluation}.zip            read as they are, if they are there
+    omniglot-py/images_{background,evaluation}/ALPHABET/CHARACTER/*.png
+
+`omniglot/` and the root itself are looked into as well. Drawings are resized from 105x105 to 28x28 (Lanczos) and
+inverted, so that ink is 255 and paper 0, as the few-shot literature does.
+"""
+
+import zipfile
+from collections.abc import Iterator
+from io import BytesIO
+from pathlib import Path, PurePosixPath
+
+import torch
+from PIL import Image, ImageChops
+from torch import Tensor
+
+from arelu_meta.data.files.checksum import checksums, tree_sha256, unverified, verified
+from arelu_meta.data.files.download import Published, obtain
+from arelu_meta.data.files.pictures import read_picture
+from arelu_meta.data.files.root import data_root
+from arelu_meta.data.imageset import ImageSet
+from arelu_meta.errors import InputError
+
+IMAGE_SIZE = 28
+DRAWINGS = "*/*/*.png"
+FOLDERS = ("omniglot-py", "omniglot", ".")
+MIRRORS = ("https://raw.githubusercontent.com/brendenlake/omniglot/master/python",)
+FILES = {
+    "background": Published("images_background.zip", "68d2efa1b9178cc56df9314c21c6e718", MIRRORS),
+    "evaluation": Published("images_evaluation.zip", "6b91aef0f799c5bb55b94e3f2daec811", MIRRORS),
+}
+
+
+def load_omniglot(*, root: str | Path | None = None, rotations: bool = False) -> ImageSet:
+    """Read Omniglot: 964 `background` and 659 `evaluation` characters in the publisher's order, 20 of 1x28x28 each.
+
+    The order is background before evaluation, and inside of each by alphabet and character name. With `rotations`
+    each character turned by 90, 180 and 270 degrees (counter-clockwise) is a new class; classes 0..1622 stay the
+    upright ones. `groups` numbers the upright character of an image, so `by_class` keeps it and its turns together.
+    """
+    folder = _folder(data_root(root))
+    if folder is None:
+        folder = data_root(root) / FOLDERS[0]
+        obtain("omniglot", list(FILES.values()), folder, bundled="glyphs")
+    images: list[Tensor] = []
+    class_names: list[str] = []
+    labels, parts = [], {}
+    for part, file in FILES.items():
+        start = len(images)
+        for character, drawing in _drawings(folder, file):
+            if not class_names or class_names[-1] != character:
+                class_names.append(character)
+            images.append(drawing)
+            labels.append(len(class_names) - 1)
+        parts[part] = torch.arange(start, len(images))
+    upright = ImageSet(
+        name="omniglot",
+        images=torch.stack(images),
+        labels=torch.tensor(labels),
+        class_names=tuple(class_names),
+        parts=parts,
+        groups=torch.tensor(labels),
+        group_names=tuple(class_names),
+    )
+    upright = _with_provenance(upright, folder)
+    return with_rotations(upright) if rotations else upright
+
+
+def with_rotations(upright: ImageSet) -> ImageSet:
+    """Add each class turned by 90, 180 and 270 degrees as a new class; `groups` holds the upright class of an image."""
+    turns, classes, count = range(4), len(upright.class_names), len(upright)
+    parts = {name: torch.cat([index + turn * count for turn in turns]) for name, index in upright.parts.items()}
+    suffixes = ("", "/rot090", "/rot180", "/rot270")
+    return ImageSet(
+        name=upright.name,
+        images=torch.cat([torch.rot90(upright.images, turn, (2, 3)) for turn in turns]),
+        labels=torch.cat([upright.labels + turn * classes for turn in turns]),
+        class_names=tuple(f"{name}{suffix}" for suffix in suffixes for name in upright.class_names),
+        parts=parts,
+        groups=upright.labels.repeat(4),
+        group_names=upright.class_names,
+        provenance=upright.provenance,
+    )
+
+
+def _folder(root: Path) -> Path | None:
+    """The first folder that holds both parts, each as a zip or as a folder."""
+
+    def whole(folder: Path) -> bool:
+        return all(
+            (folder / file.name).is_file() or (folder / Path(file.name).stem).is_dir() for file in FILES.values()
+        )
+
+    return next((root / folder for folder in FOLDERS if whole(root / folder)), None)
+
+
+def _with_provenance(images: ImageSet, folder: Path) -> ImageSet:
+    zips = {folder / file.name for file in FILES.values() if (folder / file.name).is_file()}
+    found = {path: checksums(path) for path in sorted(zips)}
+    if len(zips) == len(FILES):
+        published = {file.name: frozenset({file.md5}) for file in FILES.values()}
+        return verified(images, source=MIRRORS[0], found=found, published=published)
+    trees = [folder / Path(file.name).stem for file in FILES.values() if folder / file.name not in zips]
+    files = {path.name: sums.sha256 for path, sums in found.items()}
+    files |= {tree.name: tree_sha256(tree, tree.glob(DRAWINGS)) for tree in trees}
+    reason = f"checksums are published for the zip files only, and {folder} does not hold both"
+    return unverified(images, source=MIRRORS[0], files=files, reason=reason)
+
+
+def _drawings(folder: Path, file: Published) -> Iterator[tuple[str, Tensor]]:
+    """Give `ALPHABET/CHARACTER` and the drawing (1, 28, 28) of each image, by alphabet, character and file name."""
+    archive, tree = folder / file.name, folder / Path(file.name).stem
+    count = 0
+    for parts, source, name in _sources_of_zip(archive) if archive.is_file() else _sources_of_tree(tree):
+        count += 1
+        yield "/".join(parts[-3:-1]), read_picture(source, name, _shrink)
+    if count == 0:
+        raise InputError(f"{tree} holds no ALPHABET/CHARACTER/*.png; delete it and load the set again")
+
+
+def _sources_of_zip(archive: Path) -> Iterator[tuple[tuple[str, ...], BytesIO, str]]:
+    try:
+        with zipfile.ZipFile(archive) as opened:
+            for parts, name in sorted((PurePosixPath(name).parts, name) for name in opened.namelist()):
+                if len(parts) == 4 and name.endswith(".png"):
+                    yield parts, BytesIO(opened.read(name)), f"{archive}: {name}"
+    except (zipfile.BadZipFile, EOFError, OSError) as error:
+        raise InputError(f"{archive} is damaged ({error}); delete it and load the set again") from error
+
+
+def _sources_of_tree(tree: Path) -> Iterator[tuple[tuple[str, ...], Path, str]]:
+    for path in sorted(tree.glob(DRAWINGS), key=lambda path: path.parts):
+        yield path.parts, path, str(path)
+
+
+def _shrink(drawing: Image.Image) -> Image.Image:
+    size = (IMAGE_SIZE, IMAGE_SIZE)
+    return ImageChops.invert(drawing.convert("L").resize(size, Image.Resampling.LANCZOS))

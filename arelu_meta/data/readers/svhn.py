@@ -1,0 +1,63 @@
+"""`svhn`: street view house numbers, cropped 32x32 (Netzer et al. 2011), in the publisher's Matlab files.
+
+    svhn/{train,test}_32x32.mat
+
+`SVHN/` and the root itself are looked into as well. The publisher writes the digit zero as 10.
+"""
+
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from arelu_meta.data.files.checksum import checksums, verified
+from arelu_meta.data.files.download import Published, obtain
+from arelu_meta.data.files.root import data_root, existing_folder
+from arelu_meta.data.imageset import ImageSet
+from arelu_meta.errors import InputError
+
+MIRRORS = ("http://ufldl.stanford.edu/housenumbers",)
+FILES = (
+    Published("train_32x32.mat", "e26dedcc434d2e4c54c9b2d4a06d8373", MIRRORS),
+    Published("test_32x32.mat", "eb5a983be6a315427106f1b164d9cef3", MIRRORS),
+)
+
+
+def load_svhn(*, root: str | Path | None = None) -> ImageSet:
+    """Read SVHN: 73,257 `train` and 26,032 `test` digits of 3x32x32."""
+    root = data_root(root)
+    names = tuple(file.name for file in FILES)
+    folder = existing_folder(root, ("svhn", "SVHN", "."), names) or root / "svhn"
+    obtain("svhn", FILES, folder, bundled="street")
+    found = {folder / name: checksums(folder / name) for name in names}
+    (train_x, train_y), (test_x, test_y) = (read_mat(path) for path in found)
+    images = ImageSet(
+        name="svhn",
+        images=torch.cat([train_x, test_x]),
+        labels=torch.cat([train_y, test_y]),
+        class_names=tuple("0123456789"),
+        parts={"train": torch.arange(len(train_x)), "test": torch.arange(len(test_x)) + len(train_x)},
+    )
+    published = {file.name: frozenset({file.md5}) for file in FILES}
+    return verified(images, source=MIRRORS[0], found=found, published=published)
+
+
+def read_mat(path: Path) -> tuple[Tensor, Tensor]:
+    """Read one part: X (32, 32, 3, N) uint8 to images (N, 3, 32, 32); y (N, 1) in 1..10 to labels (N,) in 0..9."""
+    from scipy.io import loadmat
+
+    try:
+        content = loadmat(path, variable_names=["X", "y"])
+        x, y = content["X"], content["y"].reshape(-1)
+    except Exception as error:  # scipy raises errors of many kinds for a file that was cut
+        raise InputError(f"{path} is damaged ({type(error).__name__}); delete it and load the set again") from error
+    if x.dtype != np.uint8 or x.ndim != 4 or x.shape[2:] != (3, len(y)):
+        raise InputError(
+            f"{path}: X is {x.dtype} {x.shape} for {len(y)} labels, not uint8 (H, W, 3, N); replace the file"
+        )
+    if len(y) and (y.min() < 1 or y.max() > 10):
+        wrong = int(y.min()) if y.min() < 1 else int(y.max())
+        raise InputError(f"{path}: label {wrong} is outside 1..10 (10 is the digit zero); replace the file")
+    images = torch.from_numpy(np.ascontiguousarray(x.transpose(3, 2, 0, 1)))  # (N, 3, H, W)
+    return images, torch.from_numpy(y.astype(np.int64) % 10)

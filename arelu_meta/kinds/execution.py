@@ -1,0 +1,98 @@
+"""How runs on episodes and runs on batches are carried out, beyond what every run has. Nothing here imports torch."""
+
+import re
+from typing import Annotated, Self
+
+from pydantic import AfterValidator, Field, model_validator
+
+from arelu_meta.errors import InputError
+from arelu_meta.kinds.sections import Section
+
+MOST_THREADS = 1024  # libraries fail in ways of their own when asked for more threads than a process may have
+
+
+def seed_numbers(text: str) -> list[int]:
+    """Read seeds: numbers and ranges, separated by commas.
+
+    >>> seed_numbers("0-2,7")
+    [0, 1, 2, 7]
+    """
+    seeds: list[int] = []
+    for part in text.split(",") if text else []:
+        found = re.fullmatch(r"\s*(\d+)(?:-(\d+))?\s*", part)
+        named = range(int(found[1]), int(found[2] or found[1]) + 1) if found else range(0)
+        if not named:
+            raise InputError(f"seeds {text!r} are not numbers and ranges such as 0-4 or 0,2,7")
+        seeds += named
+    if len(set(seeds)) < len(seeds):
+        raise InputError(f"seeds {text!r} name a seed twice")
+    return seeds
+
+
+def _checked_seeds(text: str) -> str:
+    seed_numbers(text)
+    return text
+
+
+class Execution(Section):
+    """How a run is carried out; no part of its identity."""
+
+    device: str = "auto"
+    """auto (a GPU when there is one), cpu, cuda, cuda:1, mps, ..."""
+    threads: Annotated[int, Field(ge=0, le=MOST_THREADS)] = 0
+    """CPU threads of torch; 0 leaves the choice to torch, which takes all cores"""
+    resume: bool = False
+    """go on from the last checkpoint of this very run, if there is one and the run has not finished"""
+    experiment: str = "arelu_meta"
+    """MLflow experiment that takes the run"""
+    data_root: str = ""
+    """folder of the published data sets"""
+    tags: dict[str, str] = Field(default_factory=dict)
+    """more tags of the MLflow run, as key=value"""
+
+    @classmethod
+    def of(cls, execution: "Execution") -> Self:
+        """Take over what every run has, with the defaults of this kind for the rest."""
+        if isinstance(execution, cls):
+            return execution
+        return cls(**{name: getattr(execution, name) for name in Execution.model_fields})
+
+
+class EpisodeExecution(Execution):
+    """How a run on episodes is carried out; no part of its identity."""
+
+    chunk: Annotated[int, Field(ge=0)] = 0
+    """episodes held in memory at once; 0: the whole batch"""
+    compile: bool = True
+    """record the outer step once that pays, and repeat its operations: the same results, sooner"""
+
+
+class TrainingExecution(Execution):
+    """How a run that trains on batches is carried out; no part of its identity.
+
+    Memory layout, compilation and fused updates change results by rounding alone, as another number of threads does.
+    """
+
+    seeds: Annotated[str, AfterValidator(_checked_seeds)] = ""
+    """several seeds, each a run of its own: 0-4, or 0,2,7; finished ones are not repeated"""
+    together: bool = False
+    """train the seeds as one stacked network: faster for small batches or on a GPU"""
+    channels_last: bool = False
+    """keep the channels of a pixel side by side in memory"""
+    compile: bool = False
+    """compile the training pass with torch.compile"""
+    fused: bool = False
+    """update all parameters in one fused kernel"""
+    layer_statistics: bool = True
+    """log activation RMS, gradient norm and dead alpha of every layer after every epoch"""
+    keep_model: bool = True
+    """store the trained network as an MLflow model"""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> "TrainingExecution":
+        if self.together and not self.seeds:
+            raise InputError("--together trains several seeds as one; name them, such as --seeds 0-4")
+        for name in ("channels_last", "compile", "resume"):
+            if self.together and getattr(self, name):
+                raise InputError(f"--together does not go with --{name.replace('_', '-')}; drop one of them")
+        return self

@@ -1,0 +1,1 @@
+"""Meta-train on episodes and test on episodes."""

@@ -1,0 +1,228 @@
+"""A meta-trained model to use: a folder of plain weights and a spec, that adapts to support images and answers queries.
+
+    model = FewShotModel.load("folder")              # a folder, an MLflow run's id, or an MLflow model URI
+    probabilities = model.probabilities(support_x, support_y, query_x)
+    adapted = model.adapt(support_x, support_y)      # once; then adapted.probabilities(query_x) as often as you like
+
+The folder holds `spec.json`, `images.json` (what the network was made for) and `weights.safetensors`; no pickle
+anywhere.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from arelu_meta import activations, backbones, learners
+from arelu_meta.backbones.norm import is_transductive
+from arelu_meta.console.validation import validated
+from arelu_meta.errors import InputError
+from arelu_meta.kinds.few_shot.spec import FewShotSpec
+from arelu_meta.learners.adapted import Adapted
+from arelu_meta.learners.gradient import GradientLearner
+from arelu_meta.learners.learner import Learner
+from arelu_meta.seeding import global_stream
+
+FILES = ("spec.json", "images.json", "weights.safetensors")
+QUERIES_AT_ONCE = 512
+
+
+class FewShotModel:
+    """A learner with the channel statistics it was trained on. Images are (N, C, H, W) of uint8, or of floats
+    in [0, 1].
+    """
+
+    def __init__(
+        self,
+        spec: FewShotSpec,
+        learner: Learner,
+        *,
+        channels: int,
+        image_size: tuple[int, int],
+        mean: tuple[float, ...],
+        std: tuple[float, ...],
+    ) -> None:
+        self.spec, self.learner = spec, learner
+        self.channels, self.image_size, self.mean, self.std = channels, image_size, mean, std
+
+    @property
+    def transductive(self) -> bool:
+        """Whether the queries of one call see each other, so that an answer depends on what is asked with it."""
+        return is_transductive(self.learner.network)
+
+    def adapt(
+        self, support_x: Tensor, support_y: Tensor, *, steps: int | None = None, lr: float | None = None
+    ) -> "AdaptedModel":
+        """Adapt to the support, (N, C, H, W) with labels 0..ways-1, once for any number of queries.
+
+        `steps` and `lr` replace those of the training, for methods that adapt by gradient.
+        """
+        ways = _count_ways(support_x, support_y)
+        if ways > self.spec.episode.ways and isinstance(self.learner, GradientLearner):
+            raise InputError(
+                f"the support has {ways} classes, but the network's head was trained for {self.spec.episode.ways}; "
+                f"train with --ways {ways}, or with --method protonet, which takes any number"
+            )
+        support = self.prepared(support_x)
+        self.learner.network.eval()
+        adapted = self.learner.adapt(support, support_y.long().to(support.device), steps=steps, lr=lr)
+        return AdaptedModel(self, adapted, ways)
+
+    def probabilities(self, support_x: Tensor, support_y: Tensor, query_x: Tensor) -> Tensor:
+        """Adapt to the support, (N, C, H, W) with labels 0..ways-1, and answer the query: (queries, ways)."""
+        return self.adapt(support_x, support_y).probabilities(query_x)
+
+    def prepared(self, images: Tensor) -> Tensor:
+        """Check images, (N, C, H, W) of uint8 or of floats in [0, 1], and normalise them as in training."""
+        expected = (self.channels, *self.image_size)
+        if images.dim() != 4 or tuple(images.shape[1:]) != expected:
+            wanted = ", ".join(str(size) for size in expected)
+            raise InputError(f"images are {tuple(images.shape)}; the network takes (N, {wanted}), channels first")
+        pixels = _unit_pixels(images).to(next(self.learner.network.parameters()).device)
+        if not self.mean:
+            return pixels
+        mean, std = (pixels.new_tensor(values).view(self.channels, 1, 1) for values in (self.mean, self.std))
+        return (pixels - mean) / std
+
+    def save(self, folder: Path) -> None:
+        """Write the model into a folder."""
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "spec.json").write_text(json.dumps(self.spec.model_dump(mode="json"), indent=2) + "\n")
+        images = {"channels": self.channels, "image_size": self.image_size, "mean": self.mean, "std": self.std}
+        (folder / "images.json").write_text(json.dumps(images) + "\n")
+        state = {name: value.detach().cpu().contiguous() for name, value in self.learner.state().state_dict().items()}
+        save_file(state, folder / "weights.safetensors")
+
+    @classmethod
+    def load(cls, source: str | Path) -> "FewShotModel":
+        """Read a model from a folder, an MLflow run's id or an MLflow model URI (`models:/...`, `runs:/...`)."""
+        folder = _folder(str(source))
+        missing = [name for name in FILES if not (folder / name).is_file()]
+        if missing:
+            raise InputError(f"{folder} holds no few-shot model: {missing[0]} is missing")
+        spec = validated(FewShotSpec, json.loads((folder / "spec.json").read_text()), str(folder / "spec.json"))
+        images = json.loads((folder / "images.json").read_text())
+        channels, image_size = images["channels"], tuple(images["image_size"])
+        learner = build_learner(spec, channels, image_size)
+        learner.state().load_state_dict(load_file(folder / "weights.safetensors"))
+        return cls(
+            spec,
+            learner,
+            channels=channels,
+            image_size=image_size,
+            mean=tuple(images["mean"]),
+            std=tuple(images["std"]),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class AdaptedModel:
+    """A model adapted to one support set; it answers without adapting again."""
+
+    model: FewShotModel
+    adapted: Adapted
+    ways: int
+
+    @torch.no_grad()
+    def probabilities(self, query_x: Tensor) -> Tensor:
+        """Answer queries, (queries, C, H, W), with probabilities, (queries, ways) on the CPU."""
+        query = self.model.prepared(query_x)
+        self.model.learner.network.eval()
+        # Queries that see each other must stay together; the others go in parts, so that memory stays bounded.
+        parts = [query] if self.model.transductive else query.split(QUERIES_AT_ONCE)
+        logits = torch.cat([self.adapted.logits(part) for part in parts])
+        return logits[:, : self.ways].softmax(-1).cpu()
+
+
+def _count_ways(support_x: Tensor, support_y: Tensor) -> int:
+    """Count the classes of a support set; refuse labels that are not 0..ways-1."""
+    if support_y.dim() != 1 or len(support_y) != len(support_x) or not len(support_y):
+        raise InputError(f"{len(support_x)} support images have labels {tuple(support_y.shape)}; give one label each")
+    present = [int(label) for label in support_y.unique()]
+    if present != list(range(len(present))):
+        raise InputError(f"support labels are {present}; number the classes 0 to {len(present) - 1}")
+    return len(present)
+
+
+def _unit_pixels(images: Tensor) -> Tensor:
+    """Give float32 pixels in [0, 1]; bytes are divided by 255, anything else must be in that range already."""
+    if images.dtype == torch.uint8:
+        return images.float() / 255
+    if not images.is_floating_point():
+        raise InputError(f"pixels are {images.dtype}; give uint8 (0 to 255) or floats in [0, 1]")
+    if images.numel() and not bool(((images >= 0) & (images <= 1)).all()):  # false for NaN as well
+        raise InputError(
+            f"pixels run from {images.min():g} to {images.max():g}; give floats in [0, 1], or uint8: 0 to 255"
+        )
+    return images.float()
+
+
+def build_learner(
+    spec: FewShotSpec, channels: int, image_size: tuple[int, int], *, chunk: int = 0, device: torch.device | None = None
+) -> Learner:
+    """Build the spec's network, its initial weights the same for every activation, and the learner around it."""
+    section, training = spec.network, spec.training
+    activation = activations.factory(section.activation, **section.activation_options)
+    backbones.check_options(section.backbone, section.backbone_options)
+    norm = {} if section.norm is None else {"norm": section.norm}
+    with global_stream(spec.seed, "weights"):
+        network = backbones.build(
+            section.backbone,
+            activation=activation,
+            channels=channels,
+            image_size=image_size,
+            classes=spec.episode.ways,
+            **norm,
+            **section.backbone_options,
+        )
+    return learners.build(
+        training.method,
+        network.to(device) if device else network,
+        engine=training.engine,
+        inner_lr=training.inner_lr,
+        inner_steps=training.inner_steps,
+        test_steps=training.test_steps,
+        clip_norm=training.clip_norm,
+        inner_optimizer=training.inner_optimizer,
+        chunk=chunk,
+    )
+
+
+class _ServedModel:
+    """What MLflow calls: a mapping of `support_x`, `support_y`, `query_x` in, probabilities out."""
+
+    def __init__(self, model: FewShotModel) -> None:
+        self.model = model
+
+    def predict(self, inputs: Mapping[str, Any], params: Mapping[str, Any] | None = None) -> np.ndarray:
+        """Adapt and answer."""
+        del params
+        support_x, query_x = (
+            torch.as_tensor(np.asarray(inputs[name], np.float32)) for name in ("support_x", "query_x")
+        )
+        support_y = torch.as_tensor(np.asarray(inputs["support_y"], np.int64))
+        return self.model.probabilities(support_x, support_y, query_x).numpy()
+
+
+def _load_pyfunc(path: str) -> _ServedModel:
+    """MLflow's entry: load the model from the folder it stored."""
+    return _ServedModel(FewShotModel.load(path))
+
+
+def _folder(source: str) -> Path:
+    """Find the folder that holds our files; an MLflow model keeps them in one of its own."""
+    from arelu_meta.store import tracking
+
+    if Path(source).is_dir():
+        folder = Path(source)
+    elif ":/" in source or (len(source) == 32 and all(letter in "0123456789abcdef" for letter in source)):
+        folder = tracking.download_model(source if ":/" in source else f"runs:/{source}/model")
+    else:
+        raise InputError(f"no folder, MLflow run or model URI: {source!r}; check the spelling")
+    return tracking.few_shot_data(folder) if (folder / "MLmodel").is_file() else folder

@@ -1,0 +1,79 @@
+"""What a few-shot run gives back."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from torch import nn
+
+from arelu_meta.analysis.estimates import Estimate, mean_interval
+from arelu_meta.kinds.few_shot.spec import FewShotSpec
+from arelu_meta.kinds.result_text import HELD_OUT, UNVERIFIED, block, trained_on, where_to_look
+
+
+@dataclass(frozen=True, eq=False)
+class FewShotResult:
+    """A trained network and its accuracy on the fixed test episodes.
+
+    `episodes` is (test_episodes, inner_steps + 1): the accuracy of every episode before adaptation and after every
+    step, in the order of the fixed episodes, so that two runs can be compared pair by pair.
+    """
+
+    spec: FewShotSpec
+    network: nn.Module
+    episodes: np.ndarray
+    held_out: str
+    verified: bool
+    transductive: bool
+    selected_iteration: int
+    best_batch_accuracy: float
+    train_seconds: float
+    test_seconds: float
+    recording_seconds: float
+    run_id: str
+    experiment_id: str
+    tracking_uri: str
+
+    @property
+    def test(self) -> Estimate:
+        """Test accuracy after the last step, with the 95 % interval over episodes."""
+        return mean_interval(self.episodes[:, -1])
+
+    @property
+    def by_step(self) -> list[Estimate]:
+        """Test accuracy before adaptation and after each step."""
+        return [mean_interval(self.episodes[:, step]) for step in range(self.episodes.shape[1])]
+
+    @property
+    def chance(self) -> float:
+        """Accuracy of guessing."""
+        return 1 / self.spec.episode.ways
+
+    def report(self) -> str:
+        """Say what was run, how well it adapts, against what, and where to look at it."""
+        spec, episode = self.spec, self.spec.episode
+        steps = "   ".join(f"{step}: {100 * estimate.mean:.1f}" for step, estimate in enumerate(self.by_step))
+        seen = "see each other through batch statistics (transductive)" if self.transductive else "judged one by one"
+        rows = [
+            ("test accuracy", f"{self.test.percent()}, 95 % interval over the episodes of this one network"),
+            ("by inner step", f"{steps}   (%)"),
+            ("chance", f"{100 * self.chance:.2f} %"),
+            ("held out", HELD_OUT[self.held_out]),
+            ("queries", seen),
+        ]
+        if not self.verified:
+            rows.append(UNVERIFIED)
+        if spec.evaluation.protocol == "paper":
+            note = "the published measure: no held-out data, the maximum over training batches"
+            rows.insert(0, ("best train batch", f"{100 * self.best_batch_accuracy:.2f} %, {note}"))
+        elif self.selected_iteration:
+            chosen = f"iteration {self.selected_iteration} of {spec.training.iterations}"
+            rows.append(("selected", f"{chosen}, on {spec.evaluation.validation_episodes} validation episodes"))
+        recording = f" ({self.recording_seconds:.1f} s to record the step)" if self.recording_seconds else ""
+        rows.append(("time", f"{self.train_seconds:.1f} s to train{recording}, {self.test_seconds:.1f} s to test"))
+        rows += where_to_look(self.run_id, self.experiment_id, self.tracking_uri)
+        goal = trained_on(spec.task, spec.data.dataset)
+        title = (
+            f"{spec.network.activation} in {spec.network.backbone}: {episode.ways}-way {episode.shots}-shot "
+            f"{spec.training.method} on {goal}, protocol {spec.evaluation.protocol}, seed {spec.seed}"
+        )
+        return block(title, rows)

@@ -1,0 +1,280 @@
+"""One few-shot run: data, network, learner, loops, checkpoints and tracking wired together."""
+
+import copy
+import csv
+import io
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from arelu_meta import learners
+from arelu_meta.activations.parameters import activation_values
+from arelu_meta.backbones.norm import is_transductive
+from arelu_meta.console import progress
+from arelu_meta.data import splits
+from arelu_meta.data.episodes import Episode, EpisodeSampler
+from arelu_meta.data.splits import Split
+from arelu_meta.errors import InputError
+from arelu_meta.kinds.execution import EpisodeExecution
+from arelu_meta.kinds.few_shot.model import FewShotModel, build_learner
+from arelu_meta.kinds.few_shot.result import FewShotResult
+from arelu_meta.kinds.few_shot.spec import FewShotSpec
+from arelu_meta.kinds.result_text import name_of
+from arelu_meta.kinds.session import Session, machine, session
+from arelu_meta.kinds.split import EVALUATION_SEED, load_split
+from arelu_meta.learners.learner import Learner
+from arelu_meta.learners.repeated_step import recording_seconds, repeat_steps
+from arelu_meta.pictures.figures import activation_curves, training_curve
+from arelu_meta.runtime import processes
+from arelu_meta.seeding import generator, global_stream
+from arelu_meta.store.tracking import Tracker
+from arelu_meta.training.meta import evaluate, make_optimizer, meta_train, validate
+
+
+@dataclass
+class Training:
+    """What training has come to: everything a resumed run needs beyond the spec."""
+
+    done: int = 0
+    best: float = -1.0
+    best_state: dict[str, Tensor] = field(default_factory=dict)
+    selected: int = 0
+    curves: dict[str, list[tuple[int, float]]] = field(default_factory=lambda: {"train": []})
+
+
+def run_few_shot(spec: FewShotSpec, execution: EpisodeExecution, bar: progress.Bar) -> FewShotResult:
+    """Train and test; everything that wrong input can break is built before a run is opened in the store."""
+    with machine(execution) as device:
+        split = load_split(spec.data, root=execution.data_root or None).to(device)
+        samplers = make_samplers(spec, split)
+        images = split.train
+        learner = build_learner(spec, images.channels, images.image_size, chunk=execution.chunk, device=device)
+        check_forward(learner.network, images.pixels(torch.arange(2, device=device)))
+        if execution.compile:
+            repeat_steps(learner)
+        with session(
+            spec,
+            execution,
+            bar,
+            name=f"{spec.network.activation}-{name_of(spec.task, spec.data.dataset)}-"
+            f"{spec.episode.ways}w{spec.episode.shots}s-seed{spec.seed}",
+            tags={
+                "device": str(device),
+                "data_digest": images.digest,
+                "transductive": str(is_transductive(learner.network)),
+            },
+            datasets={part: getattr(split, part) for part in splits.PARTS},
+            split=split,
+        ) as opened:
+            return _train_and_test(spec, learner, samplers, split, opened)
+
+
+def make_samplers(spec: FewShotSpec, split: Split) -> dict[str, EpisodeSampler]:
+    """Make the samplers of the three parts, each with its own episode size."""
+    episode = spec.episode
+    train = {"ways": episode.train_ways or episode.ways, "queries": spec.train_queries}
+    test = {"ways": episode.ways, "queries": episode.test_queries}
+    sizes = {"train": train, "validation": test, "test": test}
+    return {part: EpisodeSampler(getattr(split, part), shots=episode.shots, **sizes[part]) for part in splits.PARTS}
+
+
+def check_forward(network: nn.Module, example: Tensor) -> None:
+    """Refuse a network whose forward pass changes its buffers: one episode would leak into the next."""
+    before = {name: value.clone() for name, value in network.named_buffers()}
+    network.train()
+    with torch.no_grad(), torch.random.fork_rng():
+        network(example)
+    changed = [n for n, value in network.named_buffers() if n not in before or not torch.equal(value, before[n])]
+    allowed = {
+        f"{n}.{b}" for n, m in network.named_modules() if isinstance(m, nn.BatchNorm2d) for b, _ in m.named_buffers()
+    }
+    offending = [name for name in changed if name not in allowed]
+    if offending:
+        raise InputError(
+            f"the network's forward pass changes its buffer {offending[0]!r}, so one episode would leak into the next; "
+            f"make it a function of its input and parameters"
+        )
+    network.load_state_dict(before, strict=False)
+
+
+def _train_and_test(
+    spec: FewShotSpec,
+    learner: Learner,
+    samplers: dict[str, EpisodeSampler],
+    split: Split,
+    opened: Session,
+) -> FewShotResult:
+    start = time.monotonic()
+    sizes = {"validation": spec.evaluation.validation_episodes, "test": spec.evaluation.test_episodes}
+    fixed = {
+        part: samplers[part].draw(size, generator(EVALUATION_SEED, f"episodes/{part}")) for part, size in sizes.items()
+    }
+    training = Training()
+    if learners.entry(spec.training.method).trained:
+        training = _train(spec, learner, samplers, fixed["validation"], opened)
+    trained = time.monotonic()
+    by_step = _test(learner, samplers["test"], fixed["test"], opened.bar)
+    result = FewShotResult(
+        spec=spec,
+        network=learner.network,
+        episodes=by_step.numpy(),
+        held_out=split.held_out,
+        verified=split.train.provenance.verified,
+        transductive=is_transductive(learner.network),
+        selected_iteration=training.selected,
+        best_batch_accuracy=max((accuracy for _, accuracy in training.curves["train"]), default=float("nan")),
+        train_seconds=trained - start,
+        test_seconds=time.monotonic() - trained,
+        recording_seconds=recording_seconds(learner),
+        run_id=opened.tracker.run_id,
+        experiment_id=opened.tracker.experiment_id,
+        tracking_uri=opened.tracker.uri,
+    )
+    if processes.rank() == 0:
+        _record(result, learner, split, training, opened.tracker)
+    return result
+
+
+def _train(
+    spec: FewShotSpec,
+    learner: Learner,
+    samplers: dict[str, EpisodeSampler],
+    validation: Tensor,
+    opened: Session,
+) -> Training:
+    """Run the outer loop; under the sound protocol, end with the parameters that validate best."""
+    state, training, sound = learner.state(), Training(), spec.evaluation.protocol == "sound"
+    optimizer = make_optimizer(learner, spec.training.outer_lr)
+    random = generator(spec.seed, "episodes/train")
+    next_episodes = _training_episodes(spec, samplers["train"], random)
+    if opened.checkpoint is not None:
+        training = _restore(opened.checkpoint, state, optimizer, random)
+    iterations, every = spec.training.iterations, spec.evaluation.validate_every
+    with opened.bar("meta-train", iterations - training.done) as advance, global_stream(spec.seed, "training"):
+        if opened.checkpoint is not None:
+            torch.set_rng_state(opened.checkpoint["global_random"])
+        for step in meta_train(
+            learner,
+            optimizer,
+            next_episodes,
+            iterations=iterations,
+            done=training.done,
+            halve_lr_every=spec.training.halve_lr_every,
+        ):
+            values = {"train/loss": step.loss, "train/accuracy": step.accuracy, **activation_values(learner.network)}
+            training.done = step.number
+            training.curves["train"].append((step.number, step.accuracy))
+            due = step.number % every == 0 or step.number == iterations
+            if due and sound:
+                values["validation/accuracy"] = _select(
+                    training, state, validate(learner, samplers["validation"], validation)
+                )
+            opened.tracker.metrics(values, step.number)
+            if due:
+                opened.save(_checkpoint(training, state, optimizer, random))
+            advance(f"loss {step.loss:.3f}  accuracy {100 * step.accuracy:.1f} %")
+    if sound:
+        state.load_state_dict(training.best_state)
+    else:
+        training.selected = iterations
+    return training
+
+
+def _select(training: Training, state: nn.Module, score: float) -> float:
+    """Keep these parameters if they validate better than all before."""
+    training.curves.setdefault("validation", []).append((training.done, score))
+    if score > training.best:
+        training.best, training.selected = score, training.done
+        training.best_state = copy.deepcopy(state.state_dict())
+    return score
+
+
+def _checkpoint(
+    training: Training, state: nn.Module, optimizer: torch.optim.Optimizer, random: torch.Generator
+) -> dict[str, Any]:
+    return {
+        "training": vars(training),
+        "state": state.state_dict(),
+        "optimizer": optimizer.state_dict(),
+        "episode_random": random.get_state(),
+        "global_random": torch.get_rng_state(),
+    }
+
+
+def _restore(
+    checkpoint: dict[str, Any], state: nn.Module, optimizer: torch.optim.Optimizer, random: torch.Generator
+) -> Training:
+    state.load_state_dict(checkpoint["state"])
+    optimizer.load_state_dict(checkpoint["optimizer"])
+    random.set_state(checkpoint["episode_random"])
+    return Training(**checkpoint["training"])
+
+
+def _training_episodes(spec: FewShotSpec, sampler: EpisodeSampler, random: torch.Generator) -> Callable[[], Episode]:
+    """Fresh episodes every time; under the paper's protocol, draws from a pool of fixed ones."""
+    batch = spec.training.meta_batch
+    if spec.evaluation.protocol == "sound":
+        return lambda: sampler.episodes(sampler.draw(batch, random))
+    pool = sampler.draw(spec.evaluation.task_pool, random)
+    return lambda: sampler.episodes(pool[torch.randint(len(pool), (batch,), generator=random)])
+
+
+def _test(learner: Learner, sampler: EpisodeSampler, numbers: Tensor, bar: progress.Bar) -> Tensor:
+    parts = numbers.split(60)
+    with bar("test", len(parts)) as advance:
+        results: list[Tensor] = []
+        for part in parts:
+            results.append(evaluate(learner, sampler, part))
+            advance(f"accuracy {100 * torch.cat(results)[:, -1].mean():.1f} %")
+    return torch.cat(results)
+
+
+def _record(result: FewShotResult, learner: Learner, split: Split, training: Training, tracker: Tracker) -> None:
+    """Store the final metrics, the accuracy of every test episode, the figures and the model."""
+    spec, last, test = result.spec, result.spec.training.iterations, result.test
+    values = {"test/accuracy": test.mean, "test/n": test.n}
+    values |= {"test/accuracy_ci95_low": test.low, "test/accuracy_ci95_high": test.high}
+    values |= {"train/seconds": result.train_seconds, "test/seconds": result.test_seconds}
+    if result.recording_seconds:
+        values["train/recording_seconds"] = result.recording_seconds
+    if spec.evaluation.protocol == "paper":
+        values["paper/best_batch_accuracy"] = result.best_batch_accuracy
+    tracker.metrics(values, last)
+    for step, estimate in enumerate(result.by_step):
+        tracker.metrics({"test/accuracy_by_inner_step": estimate.mean}, step)
+    tracker.text(_episode_table(result), "test_episodes.csv")
+    title = f"{spec.network.activation} on {spec.task}, {spec.episode.ways}-way {spec.episode.shots}-shot"
+    if training.done:
+        tracker.figure(
+            training_curve(training.curves, title=title, ylabel="query accuracy"), "figures/training_curve.png"
+        )
+    drawn = activation_curves(result.network, title=f"learned activations: {title}")
+    if drawn is not None:
+        tracker.figure(drawn, "figures/activation_curves.png")
+    images = split.train
+    model = FewShotModel(
+        spec,
+        learner,
+        channels=images.channels,
+        image_size=images.image_size,
+        mean=images.mean,
+        std=images.std,
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        model.save(Path(folder) / "model")
+        tracker.few_shot_model(Path(folder) / "model", channels=images.channels, image_size=images.image_size)
+
+
+def _episode_table(result: FewShotResult) -> str:
+    """One row per test episode, in the fixed order, so that two runs can be compared pair by pair."""
+    table = io.StringIO()
+    writer = csv.writer(table, lineterminator="\n")
+    writer.writerow(["episode", *(f"step_{step}" for step in range(result.episodes.shape[1]))])
+    writer.writerows([number, *(f"{value:.6f}" for value in row)] for number, row in enumerate(result.episodes))
+    return table.getvalue()

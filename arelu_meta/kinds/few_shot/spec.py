@@ -1,0 +1,130 @@
+"""The spec of a meta-learning run. Nothing here imports torch."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from arelu_meta import learners
+from arelu_meta.errors import InputError
+from arelu_meta.kinds.sections import (
+    NONE_WORD,
+    Count,
+    DataSection,
+    NetworkSection,
+    OptionalCount,
+    OptionalRate,
+    Protocol,
+    Rate,
+    Section,
+    Spec,
+    registered,
+)
+
+MethodName = Annotated[str, registered("method", learners.names)]
+EngineName = Annotated[str, registered("engine", learners.engines.names)]
+
+
+class EpisodeSection(Section):
+    """The size of an episode."""
+
+    ways: Annotated[int, Field(ge=2)] = 5
+    """classes in an episode"""
+    train_ways: Annotated[int | None, Field(ge=2), NONE_WORD] = None
+    """classes in a training episode, when they are not as many; for methods without a head of fixed size"""
+    shots: Count = 1
+    """support images per class"""
+    queries: Count = 5
+    """query images per class in training episodes"""
+    test_queries: Count = 15
+    """query images per class in validation and test episodes"""
+
+
+class MetaTrainingSection(Section):
+    """How the learner is trained over episodes."""
+
+    method: MethodName = "maml"
+    """meta-learning method, by name"""
+    engine: EngineName = "func"
+    """what computes the inner loop: func, higher, learn2learn"""
+    iterations: Count = 100
+    """outer steps"""
+    meta_batch: Count = 32
+    """episodes per outer step"""
+    inner_lr: Rate = 0.005
+    """learning rate of the adaptation inside an episode"""
+    inner_steps: Count = 5
+    """adaptation steps inside a training episode"""
+    test_steps: OptionalCount = None
+    """adaptation steps in validation and test, when they are not as many"""
+    inner_optimizer: Literal["sgd", "adam"] = "sgd"
+    """optimizer of the inner steps; adam runs on engine higher"""
+    clip_norm: OptionalRate = None
+    """bound on the norm of the inner gradients"""
+    outer_lr: Rate = 0.005
+    """learning rate of the outer optimizer (Adam; plain SGD for reptile)"""
+    halve_lr_every: OptionalCount = None
+    """outer steps after which the outer learning rate is halved, again and again"""
+
+    @model_validator(mode="after")
+    def _pair_exists(self) -> "MetaTrainingSection":
+        learners.check_engine(self.method, self.engine)
+        if self.inner_optimizer == "adam" and self.engine != "higher":
+            raise InputError(
+                f"inner optimizer 'adam' runs on engine 'higher', not {self.engine!r}; use --engine higher"
+            )
+        return self
+
+
+class EvaluationSection(Section):
+    """How the result is measured."""
+
+    protocol: Protocol = "sound"
+    """sound: held-out data, selected on validation, tested once; paper: as published, best training batch"""
+    test_episodes: Annotated[int, Field(ge=2)] = 600
+    """fixed test episodes"""
+    validation_episodes: Annotated[int, Field(ge=2)] = 100
+    """fixed validation episodes"""
+    validate_every: Count = 10
+    """outer steps between validations"""
+    task_pool: Count = 1000
+    """paper protocol only: distinct training episodes, revisited"""
+
+
+class FewShotSpec(Spec):
+    """A meta-learning run: episodes of a data set, a network, a method."""
+
+    kind: Literal["few_shot"] = "few_shot"
+    data: DataSection
+    episode: EpisodeSection = EpisodeSection()
+    network: NetworkSection = NetworkSection()
+    training: MetaTrainingSection = MetaTrainingSection()
+    evaluation: EvaluationSection = EvaluationSection()
+
+    @model_validator(mode="after")
+    def _method_can(self) -> "FewShotSpec":
+        method, train_ways = self.training.method, self.episode.train_ways
+        if learners.entry(method).by_gradient:
+            if train_ways is not None and train_ways > self.episode.ways:
+                raise InputError(
+                    f"train_ways = {train_ways}, but the head of method {method!r} has ways = {self.episode.ways} "
+                    f"outputs; use --method protonet, or leave --train-ways out"
+                )
+            if self.network.norm == "running":
+                raise InputError(
+                    f"norm 'running' does not adapt, and method {method!r} adapts by gradient; "
+                    f"use --norm batch_support, batch (transductive) or group"
+                )
+        return self
+
+    @property
+    def train_queries(self) -> int:
+        """Query images per class in training episodes; the published procedure takes as many as shots."""
+        return self.episode.shots if self.evaluation.protocol == "paper" else self.episode.queries
+
+    def metrics(self) -> set[str]:
+        """Name the metrics of a run that can be judged, drawn or chosen by."""
+        tested = {"test/accuracy", "test/accuracy_by_inner_step"}
+        if not learners.entry(self.training.method).trained:
+            return tested
+        extra = {"validation/accuracy"} if self.evaluation.protocol == "sound" else {"paper/best_batch_accuracy"}
+        return {"train/loss", "train/accuracy"} | tested | extra

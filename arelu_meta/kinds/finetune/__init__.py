@@ -1,0 +1,1 @@
+"""Fine-tune anyone's network on a target set."""

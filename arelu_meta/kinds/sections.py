@@ -1,0 +1,118 @@
+"""Specs: what a run is, frozen, strict and hashed. Nothing here imports torch.
+
+A task file's sections are the sections here; a command's flags are the fields here. The hash of a spec is the run's
+identity.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Callable
+from functools import partial
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+
+from arelu_meta import activations, backbones, data
+from arelu_meta.errors import unknown
+
+Protocol = Literal["sound", "paper"]
+Count = Annotated[int, Field(ge=1)]
+Rate = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Share = Annotated[float, Field(gt=0, lt=1)]
+Option = bool | int | float | str
+NONE_WORD = BeforeValidator(lambda value: None if value == "none" else value)
+OptionalCount = Annotated[Count | None, NONE_WORD]
+OptionalRate = Annotated[Rate | None, NONE_WORD]
+
+
+def registered(kind: str, names: Callable[[], list[str]]) -> AfterValidator:
+    """Accept a registered name, or a place outside the package (`package.module:name`, a path)."""
+
+    def check(name: str) -> str:
+        outside = set(name) & set(":/\\.") or (kind == "dataset" and os.path.isdir(name))
+        if name not in names() and not outside:
+            raise unknown(kind, name, names())
+        return name
+
+    return AfterValidator(check)
+
+
+ActivationName = Annotated[str, registered("activation", activations.names)]
+BackboneName = Annotated[str, registered("backbone", partial(backbones.names, "classification"))]
+DatasetName = Annotated[str, registered("dataset", data.names)]
+
+
+class Section(BaseModel):
+    """A group of settings that refuses unknown keys and cannot be changed."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+
+class DataSection(Section):
+    """Which images, and how they are divided."""
+
+    dataset: DatasetName
+    """image set: a name, or a folder, an .npz or package.module:function of your own"""
+    dataset_options: dict[str, Option] = {}
+    """options of the set's reader, as key=value"""
+    split: Literal["by_image", "by_class", "by_group", "published", "omniglot_standard", "auto"] = "by_image"
+    """what is held out: images, whole classes, groups, or as the publisher divides; auto: published, else by_image"""
+    validation: Share = 0.2
+    """share of each class's images (or of the groups) that selects the model"""
+    test: Share = 0.2
+    """share of each class's images (or of the groups) that is tested on"""
+    validation_classes: Count = 1
+    """split by_class: classes that select the model"""
+    test_classes: Count = 1
+    """split by_class: classes that are tested on"""
+    limit_train: OptionalCount = None
+    """training images kept, drawn class by class; none: all"""
+    limit_test: Annotated[int | None, Field(ge=2), NONE_WORD] = None
+    """images kept to validate and as many to test, drawn class by class; none: all"""
+
+
+class NetworkSection(Section):
+    """The network and its activation."""
+
+    backbone: BackboneName = "mnist_conv"
+    """network, by name"""
+    backbone_options: dict[str, Option] = {}
+    """options of the network, as key=value"""
+    norm: Literal["batch", "batch_support", "running", "group", "none"] | None = None
+    """normalisation of a network that has a choice: batch (transductive), batch_support, running, group, none"""
+    activation: ActivationName = "arelu"
+    """activation, by name or package.module:Class"""
+    activation_options: dict[str, Option] = {}
+    """options of the activation, as key=value"""
+
+
+class Spec(Section):
+    """What every kind of run has: where it comes from, and its seed."""
+
+    task: str
+    kind: str
+    version: Count = 1
+    summary: str = ""
+    seed: Annotated[int, Field(ge=0)] = 0
+    """seed of every random stream"""
+
+    @property
+    def identity(self) -> str:
+        """SHA-256 of all settings: the same identity is the same run.
+
+        Images, weights and code of one's own are named here, not read: when their content changes, so must their name.
+        """
+        content = self.model_dump(mode="json", exclude={"summary"})
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+    def flat(self) -> dict[str, Any]:
+        """All settings in one level, under the names of their flags."""
+        values: dict[str, Any] = {}
+        for name, value in self:
+            values.update(dict(value) if isinstance(value, Section) else {name: value})
+        return values
+
+    def metrics(self) -> set[str]:
+        """Name the metrics of a run that can be judged, drawn or chosen by."""
+        raise NotImplementedError

@@ -1,0 +1,1 @@
+"""Train a segmentation network on image and mask pairs."""

@@ -1,0 +1,1 @@
+"""Pre-train on a source set, fine-tune on a target set."""

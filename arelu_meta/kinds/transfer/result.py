@@ -1,0 +1,60 @@
+"""What a transfer run gives back."""
+
+import math
+from dataclasses import dataclass
+
+from torch import nn
+
+from arelu_meta.analysis.estimates import Estimate, proportion_interval
+from arelu_meta.kinds.result_text import UNVERIFIED, block, where_to_look
+from arelu_meta.kinds.transfer.spec import TransferSpec
+
+
+@dataclass(frozen=True, eq=False)
+class TransferResult:
+    """A fine-tuned network and the test accuracy on the target by setting: the rows of the paper's table.
+
+    `curves` holds (epoch, test accuracy of the set at work) for `pretrain`, `scratch` and `finetune`.
+    """
+
+    spec: TransferSpec
+    network: nn.Module
+    untuned: float
+    curves: dict[str, list[tuple[int, float]]]
+    n: int
+    verified: bool
+    seconds: float
+    run_id: str
+    experiment_id: str
+    tracking_uri: str
+
+    def rows(self) -> dict[str, Estimate]:
+        """Accuracy by setting: at a fixed epoch, or under the paper's protocol the best epoch up to it."""
+        rows = {"no_pretrain": self._after("scratch", self.spec.training.epochs), "no_finetune": self.untuned}
+        rows |= {f"finetune_{epoch}": self._after("finetune", epoch) for epoch in self.spec.report_epochs}
+        return {setting: proportion_interval(share, self.n) for setting, share in rows.items()}
+
+    def _after(self, stage: str, epoch: int) -> float:
+        seen = [score for number, score in self.curves.get(stage, []) if number <= epoch]
+        if not seen:
+            return math.nan
+        return max(seen) if self.spec.evaluation.protocol == "paper" else seen[-1]
+
+    def report(self) -> str:
+        """Say what was run, the rows, and where to look at it."""
+        spec = self.spec
+        rows = [(setting.replace("_", " "), estimate.percent()) for setting, estimate in self.rows().items()]
+        rows.append(("intervals", "95 %, over the test images of the target, for these networks alone"))
+        if spec.evaluation.protocol == "paper":
+            rows.append(("protocol", "as published: the best epoch so far, chosen on the test images themselves"))
+        else:
+            rows.append(("protocol", "after that many epochs; nothing is selected on the test images"))
+        if not self.verified:
+            rows.append(UNVERIFIED)
+        rows.append(("time", f"{self.seconds:.1f} s"))
+        rows += where_to_look(self.run_id, self.experiment_id, self.tracking_uri)
+        title = (
+            f"{spec.network.activation} in {spec.network.backbone}: {spec.domains.source} to {spec.domains.target}, "
+            f"fine-tuned with {spec.training.optimizer} lr {spec.training.lr:g}, seed {spec.seed}"
+        )
+        return block(title, rows)

@@ -1,0 +1,74 @@
+"""The spec of a transfer run. Nothing here imports torch."""
+
+from typing import Literal
+
+from pydantic import model_validator
+
+from arelu_meta.errors import InputError
+from arelu_meta.kinds.sections import (
+    Count,
+    DatasetName,
+    NetworkSection,
+    Rate,
+    Section,
+    Share,
+    Spec,
+)
+from arelu_meta.kinds.supervised_sections import (
+    FitSection,
+    MeasureSection,
+    OptimizationSection,
+)
+
+
+class DomainsSection(Section):
+    """Two image sets with the same classes: where the network learns first, and where it is to go."""
+
+    source: DatasetName
+    """image set to pre-train on"""
+    target: DatasetName
+    """image set to fine-tune on"""
+    validation: Share = 0.1
+    """share of the training images left aside: epochs are fixed, so that nothing is selected on them"""
+
+
+class PretrainingSection(Section):
+    """How the source is learned."""
+
+    pretrain_epochs: Count = 20
+    """passes over the source"""
+    pretrain_lr: Rate = 0.01
+    """learning rate on the source (SGD with momentum)"""
+
+
+class TransferSpec(Spec):
+    """Pre-train on a source, fine-tune on a target, beside no pre-training and no fine-tuning."""
+
+    kind: Literal["transfer"] = "transfer"
+    domains: DomainsSection
+    fit: FitSection = FitSection()
+    network: NetworkSection = NetworkSection()
+    pretraining: PretrainingSection = PretrainingSection()
+    training: OptimizationSection = OptimizationSection()
+    evaluation: MeasureSection = MeasureSection()
+    report_epochs: tuple[int, ...] = (5, 10, 20)
+    """epochs of fine-tuning after which the target is tested"""
+
+    @model_validator(mode="after")
+    def _reached(self) -> "TransferSpec":
+        if not self.report_epochs or max(self.report_epochs) > self.training.epochs or min(self.report_epochs) < 1:
+            raise InputError(
+                f"report_epochs {self.report_epochs} must lie between 1 and epochs = {self.training.epochs}"
+            )
+        if self.training.patience is not None:
+            raise InputError("patience ends a training early, and a transfer has fixed epochs; leave --patience out")
+        return self
+
+    def metrics(self) -> set[str]:
+        """Name the metrics of a run that can be judged, drawn or chosen by."""
+        stages = {
+            f"{stage}/{name}" for stage in ("pretrain", "scratch", "finetune") for name in ("loss", "test_accuracy")
+        }
+        final = self.evaluation.final
+        rows = {f"{final}/finetune_{epoch}" for epoch in self.report_epochs}
+        return stages | rows | {f"{final}/no_pretrain", f"{final}/no_finetune"}

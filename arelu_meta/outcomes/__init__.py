@@ -1,1 +1,0 @@
-"""What runs give back, and how it reads."""

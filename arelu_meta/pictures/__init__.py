@@ -1,0 +1,1 @@
+"""Figures of runs, layers and attributions."""

@@ -1,1 +1,0 @@
-"""Kinds of runs: each module wires data, network, loops, checkpoints and tracking of one kind together."""

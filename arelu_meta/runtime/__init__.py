@@ -1,0 +1,1 @@
+"""Device, processes, threads, allocator, signals."""

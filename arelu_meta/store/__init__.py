@@ -1,0 +1,1 @@
+"""MLflow, run folders and checkpoints, and the networks in them."""

@@ -1,0 +1,72 @@
+"""One run's folder: its spec and its last checkpoint, written whole or not at all.
+
+`runs/` in the working folder unless ARELU_META_RUNS says otherwise; one folder per run identity.
+"""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from arelu_meta.errors import InputError
+from arelu_meta.store.connection import RunSpec
+
+FORMAT = 1  # of checkpoints; to be raised when what they hold changes
+
+
+class RunFolder:
+    """The folder of one spec; two runs of the same spec share it, as they are the same run."""
+
+    def __init__(self, spec: RunSpec) -> None:
+        self.spec, self.path = spec, self.place(spec.task, spec.identity)
+
+    @staticmethod
+    def place(task: str, identity: str) -> Path:
+        """Where the folder of a run is."""
+        return Path(os.environ.get("ARELU_META_RUNS") or "runs") / f"{task}-{identity[:12]}"
+
+    @property
+    def checkpoint_path(self) -> Path:
+        """Where the last checkpoint is."""
+        return self.path / "checkpoint.pt"
+
+    def create(self) -> None:
+        """Make the folder and write the spec into it."""
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            (self.path / "spec.json").write_text(json.dumps(self.spec.model_dump(mode="json"), indent=2) + "\n")
+        except OSError as error:
+            raise InputError(
+                f"cannot write the run folder {self.path}: {error.strerror}; set ARELU_META_RUNS to another"
+            ) from error
+
+    def save(self, state: dict[str, Any]) -> None:
+        """Replace the checkpoint at once: a reader sees the old one or the new one, a crash leaves one of them."""
+        partial = self.path / f"checkpoint.{os.getpid()}.partial"
+        try:
+            with partial.open("wb") as file:
+                torch.save({**state, "format": FORMAT}, file)
+                file.flush()
+                os.fsync(file.fileno())
+            partial.replace(self.checkpoint_path)
+        finally:
+            partial.unlink(missing_ok=True)
+
+    def load(self) -> dict[str, Any] | None:
+        """Read the last checkpoint, None when there is none; no code in the file is run."""
+        return self.read(self.checkpoint_path) if self.checkpoint_path.exists() else None
+
+    @staticmethod
+    def read(path: Path) -> dict[str, Any]:
+        """Read a checkpoint by its path."""
+        try:
+            state = torch.load(path, map_location="cpu", weights_only=True)
+        except Exception as error:
+            raise InputError(
+                f"{path} is not a checkpoint ({type(error).__name__}); delete it or drop --resume"
+            ) from error
+        if not isinstance(state, dict) or state.get("format") != FORMAT:
+            raise InputError(f"{path} was written by another version of arelu_meta; delete it or drop --resume")
+        return state

@@ -1,0 +1,23 @@
+from arelu_meta.console.tables import text_table
+
+
+def test_numbers_to_the_right_words_to_the_left():
+    table = text_table(("name", "n"), [("relu", "0"), ("pau", "10"), ("b", "2.5")])
+    assert table.splitlines() == ["  name    n", "  relu    0", "  pau    10", "  b     2.5"]
+
+
+def test_one_word_makes_a_column_of_words():
+    assert text_table(("a", "b"), [("x", "1"), ("y", "none")]).splitlines() == ["  a  b", "  x  1", "  y  none"]
+
+
+def test_header_without_names_is_left_out():
+    assert text_table(("task", ""), [("digits", "five ways")]) == "  digits  five ways"
+
+
+def test_no_rows():
+    assert text_table(("name", "n"), []) == "  name  n"
+
+
+def test_no_trailing_space_and_own_indent():
+    table = text_table(("a", "b"), [("long word", ""), ("x", "y")], indent="")
+    assert table.splitlines() == ["a          b", "long word", "x          y"]

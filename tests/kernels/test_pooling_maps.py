@@ -1,0 +1,77 @@
+"""Max pooling over tasks, against torch's own looped over tasks, to the second derivative."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from arelu_meta.kernels.pooling_maps import MaxPool, Pick, PoolWindow, Spread
+from arelu_meta.kernels.task_operations import TaskOperations
+
+CALLS = [
+    {"kernel_size": 2},
+    {"kernel_size": 3, "stride": 2, "padding": 1},
+    {"kernel_size": (2, 3), "stride": (1, 2)},
+    {"kernel_size": 2, "stride": 2, "ceil_mode": True},
+    {"kernel_size": 2, "dilation": 2},
+]
+
+
+@pytest.mark.parametrize("options", CALLS, ids=str)
+@pytest.mark.parametrize("channels_last", [False, True], ids=["channels first", "channels last"])
+def test_equals_torch_task_by_task(options, channels_last, monkeypatch):
+    torch.manual_seed(0)
+    x = torch.randn(3, 4, 2, 9, 7, dtype=torch.float64)
+    x = (x.movedim(2, -1).contiguous().movedim(-1, 2) if channels_last else x).requires_grad_()
+
+    def pool(images):
+        return F.max_pool2d(images**3, **options)
+
+    calls = []
+    original = MaxPool.forward
+    monkeypatch.setattr(MaxPool, "forward", staticmethod(lambda *args: calls.append(args[1:]) or original(*args)))
+    with TaskOperations():
+        ours = torch.vmap(pool)(x)
+    assert len(calls) == 1
+    theirs = torch.stack([pool(task) for task in x])
+    assert torch.equal(ours, theirs)
+    given = torch.randn_like(theirs)
+    first = [torch.autograd.grad((out**2 * given).sum(), x, create_graph=True)[0] for out in (ours, theirs)]
+    torch.testing.assert_close(*first, rtol=1e-12, atol=1e-12)
+    second = [torch.autograd.grad(one.square().sum(), x, create_graph=True)[0] for one in first]
+    torch.testing.assert_close(*second, rtol=1e-12, atol=1e-12)
+    third = [torch.autograd.grad(one.square().sum(), x)[0] for one in second]
+    torch.testing.assert_close(*third, rtol=1e-11, atol=1e-11)
+
+
+def test_pick_is_the_transpose_of_spread():
+    """<Spread n, x> = <n, Pick x>, also where windows overlap."""
+    window = PoolWindow((3, 3), (2, 2))
+    images = torch.randn(2, 3, 7, 7, dtype=torch.float64)
+    numbers, places = F.max_pool2d(images, 3, 2, return_indices=True)
+    other = torch.randn_like(images)
+    left = (Spread.apply(numbers, places, images.shape, window) * other).sum()
+    torch.testing.assert_close(left, (numbers * Pick.apply(other, places, window)).sum())
+
+
+def test_layers_and_functions_of_torch_reach_it(monkeypatch):
+    calls = []
+    original = MaxPool.forward
+    monkeypatch.setattr(MaxPool, "forward", staticmethod(lambda *args: calls.append(args[1:]) or original(*args)))
+    x = torch.randn(2, 1, 4, 4)
+    with TaskOperations():
+        for pooled in (
+            torch.nn.MaxPool2d(2)(x),
+            F.max_pool2d(x, kernel_size=2),
+            torch.max_pool2d(input=x, kernel_size=2),
+        ):
+            assert pooled.shape == (2, 1, 2, 2)
+    assert len(calls) == 3
+
+
+def test_single_images_whole_numbers_and_asked_places_are_left_to_torch():
+    image = torch.randn(1, 4, 4)
+    with TaskOperations():
+        assert F.max_pool2d(image, 2).shape == (1, 2, 2)
+        _, places = F.max_pool2d(image[None], 2, return_indices=True)
+        assert F.max_pool2d(torch.arange(16).view(1, 1, 4, 4), 2).flatten().tolist() == [5, 7, 13, 15]
+    assert places.shape == (1, 1, 2, 2)

@@ -1,0 +1,168 @@
+"""Convolutions as matrix products, against torch's own looped over tasks."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from arelu_meta.kernels import task_convolutions
+from arelu_meta.kernels.patches import Overlap, Patches
+from arelu_meta.kernels.task_operations import TaskOperations
+
+TASKS, IMAGES = 3, 4
+CALLS = [
+    {},
+    {"padding": 1},
+    {"padding": (2, 0)},
+    {"padding": [1]},
+    {"stride": 2},
+    {"dilation": 2},
+    {"groups": 2},
+    {"stride": (2, 1), "padding": (0, 1), "dilation": (1, 2)},
+    {"padding": "same"},
+]
+WAYS = {
+    "native": {"WINDOWS_AT_MOST": 0},
+    "patches": {"STRIPS_FROM": 10**9},
+    "strips": {"STRIPS_FROM": 0, "STRIPS_THICK": 0},
+}
+
+
+def drawn(*shape):
+    return torch.randn(*shape, dtype=torch.float64, requires_grad=True)
+
+
+@pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel lengths")
+@pytest.mark.parametrize("kernel", [(1, 1), (3, 3), (5, 2)])
+@pytest.mark.parametrize("options", CALLS, ids=str)
+@pytest.mark.parametrize("biased", [True, False])
+@pytest.mark.parametrize("way", WAYS)
+def test_equals_torch_task_by_task(kernel, options, biased, way, monkeypatch):
+    for bound, value in WAYS[way].items():
+        monkeypatch.setattr(task_convolutions, bound, value)
+    torch.manual_seed(0)
+    channels = 2 // options.get("groups", 1)
+    x, weight, bias = drawn(TASKS, IMAGES, 2, 10, 9), drawn(TASKS, 4, channels, *kernel), drawn(TASKS, 4)
+    others = (bias,) if biased else ()
+
+    def convolve(image, kernels, *bias):
+        return F.conv2d(image, kernels, *bias, **options)
+
+    with TaskOperations():
+        ours = torch.vmap(convolve)(x, weight, *others)
+    theirs = torch.stack([convolve(*task) for task in zip(x, weight, *others, strict=True)])
+    torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-12)
+    inputs = (x, weight, *others)
+    given = torch.randn_like(theirs)
+    for one, other in zip(
+        torch.autograd.grad((ours**2 * given).sum(), inputs, create_graph=True),
+        torch.autograd.grad((theirs**2 * given).sum(), inputs, create_graph=True),
+        strict=True,
+    ):
+        torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-10)
+        again = [torch.autograd.grad(side.square().sum(), inputs, retain_graph=True) for side in (one, other)]
+        for second, wanted in zip(*again, strict=True):
+            torch.testing.assert_close(second, wanted, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_shared_weights_and_shared_images(way, monkeypatch):
+    """One of the two without a dimension over tasks: the sum over tasks of each task's gradients."""
+    for bound, value in WAYS[way].items():
+        monkeypatch.setattr(task_convolutions, bound, value)
+    torch.manual_seed(0)
+    for x, weight, in_dims in (
+        (drawn(TASKS, IMAGES, 2, 6, 6), drawn(3, 2, 3, 3), (0, None)),
+        (drawn(IMAGES, 2, 6, 6), drawn(TASKS, 3, 2, 3, 3), (None, 0)),
+    ):
+        with TaskOperations():
+            ours = torch.vmap(F.conv2d, in_dims=in_dims)(x, weight)
+        theirs = torch.stack(
+            [F.conv2d(x if x.dim() == 4 else x[t], weight if weight.dim() == 4 else weight[t]) for t in range(TASKS)]
+        )
+        torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-12)
+        pairs = [torch.autograd.grad(out.pow(3).sum(), (x, weight), create_graph=True) for out in (ours, theirs)]
+        for one, other in zip(*pairs, strict=True):
+            torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-10)
+
+
+def test_single_images_and_other_functions_pass_untouched():
+    x = torch.randn(2, 4, 6, 6)
+    with TaskOperations():
+        assert F.conv2d(x[0], torch.randn(5, 4, 3, 3)).shape == (5, 4, 4)
+        assert torch.equal(F.relu(x), x.clamp(min=0))
+
+
+@pytest.mark.parametrize("way", ["patches", "strips"])
+def test_kept_images_with_a_bias_of_all_tasks(way, monkeypatch):
+    """What is made once of the support set gives the same values and gradients in every pass, bias included."""
+    for bound, value in WAYS[way].items():
+        monkeypatch.setattr(task_convolutions, bound, value)
+    torch.manual_seed(0)
+    x, weight, bias = torch.randn(TASKS, IMAGES, 2, 6, 6, dtype=torch.float64), drawn(TASKS, 3, 2, 3, 3), drawn(3)
+    with TaskOperations() as operations:
+
+        def twice(images, kernels):
+            operations.keep(images)
+            return F.conv2d(images, kernels, bias) * F.conv2d(images, kernels**2, bias)
+
+        ours = torch.vmap(twice)(x, weight)
+    theirs = torch.stack([F.conv2d(a, b, bias) * F.conv2d(a, b**2, bias) for a, b in zip(x, weight, strict=True)])
+    torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-12)
+    pairs = [torch.autograd.grad(out.pow(3).sum(), (weight, bias), create_graph=True) for out in (ours, theirs)]
+    for one, other in zip(*pairs, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-10)
+
+
+def test_what_torch_refuses_is_refused():
+    """A kernel taller than the image, in a size that would go by strips."""
+    with TaskOperations(), pytest.raises(RuntimeError, match="Kernel size can't be greater than actual input size"):
+        F.conv2d(torch.randn(20, 32, 4, 12), torch.randn(8, 32, 5, 5))
+
+
+def test_under_autocast_torch_chooses_the_types():
+    x, weight = torch.randn(2, 4, 32, 9, 9), torch.randn(8, 32, 3, 3)
+    with torch.autocast("cpu", torch.bfloat16):
+        theirs = torch.vmap(F.conv2d, in_dims=(0, None))(x, weight)
+        with TaskOperations():
+            ours = torch.vmap(F.conv2d, in_dims=(0, None))(x, weight)
+    assert torch.equal(ours, theirs)
+    assert ours.dtype == theirs.dtype
+
+
+def test_complex_numbers_are_left_to_torch(monkeypatch):
+    """Strips, whose gradients conjugate nothing, would be wrong for them."""
+    for bound, value in WAYS["strips"].items():
+        monkeypatch.setattr(task_convolutions, bound, value)
+    x = torch.randn(2, 3, 5, 5, dtype=torch.complex64)
+    weight = torch.randn(4, 3, 3, 3, dtype=torch.complex64, requires_grad=True)
+    with TaskOperations():
+        ours = F.conv2d(x, weight)
+    gradients = [torch.autograd.grad(out.abs().square().sum(), weight)[0] for out in (ours, F.conv2d(x, weight))]
+    torch.testing.assert_close(*gradients)
+
+
+def test_overlap_is_the_transpose_of_patches():
+    """<Patches x, w> = <x, Overlap w> for any x and w."""
+    x, windows = torch.randn(2, 6, 7, 3, dtype=torch.float64), torch.randn(2, 4, 6, 3, 2, 3, dtype=torch.float64)
+    left, right = (Patches.apply(x, 3, 2) * windows).sum(), (x * Overlap.apply(windows, 3, 2)).sum()
+    torch.testing.assert_close(left, right)
+
+
+def test_a_window_by_hand():
+    x = torch.arange(9.0).view(3, 3, 1)
+    assert Patches.apply(x, 2, 2)[1, 0].flatten().tolist() == [3, 4, 6, 7]
+    assert Overlap.apply(torch.ones(2, 2, 2, 2, 1), 2, 2).flatten().tolist() == [1, 2, 1, 2, 4, 2, 1, 2, 1]
+
+
+def test_kept_images_are_cut_once_per_kernel(monkeypatch):
+    calls = []
+    original = Patches.forward
+    monkeypatch.setattr(Patches, "forward", staticmethod(lambda *args: calls.append(args[1:]) or original(*args)))
+    x, other = torch.randn(2, 1, 6, 6), torch.randn(2, 1, 6, 6)
+    with TaskOperations() as convolutions:
+        convolutions.keep(x)
+        for _ in range(3):
+            F.conv2d(x, torch.randn(4, 1, 3, 3))
+            F.conv2d(x, torch.randn(4, 1, 5, 5))
+            F.conv2d(other, torch.randn(4, 1, 3, 3))
+    assert sorted(calls) == sorted([(3, 3), (5, 5), *[(3, 3)] * 3])

@@ -1,0 +1,161 @@
+import mlflow
+import numpy as np
+import pytest
+import torch
+from mlflow import MlflowClient
+
+from arelu_meta.errors import InputError
+from arelu_meta.kinds.execution import Execution, TrainingExecution
+from arelu_meta.kinds.run import run
+from arelu_meta.kinds.split import load_split
+from arelu_meta.store.run_folder import RunFolder
+from tests.supervised_runs import artifacts, classify_spec, interrupted_after, no_model, same_weights
+from tests.tiny_runs import MLFLOW_WARNINGS, metric_history
+
+pytestmark = MLFLOW_WARNINGS
+__all__ = ["no_model"]  # a fixture
+RESUME = Execution(resume=True)
+
+
+def test_a_whole_run_is_in_the_store(store_uri):
+    spec = classify_spec()
+    result = run(spec)
+    stored = MlflowClient(store_uri).get_run(result.run_id)
+    assert stored.info.status == "FINISHED"
+    assert stored.data.params["lr"] == "0.02"
+    assert stored.data.params["activation"] == "arelu"
+    split = load_split(spec.data, fit=spec.fit)
+    wanted = {"kind": "classify", "protocol": "sound", "held_out": "images", "spec_hash": spec.identity}
+    wanted |= {"split_digest": split.digest, "data_digest": split.train.digest, "processes": "1"}
+    assert wanted.items() <= stored.data.tags.items()
+    assert {item.dataset.name for item in stored.inputs.dataset_inputs} == {
+        f"tiny_digits/{part}" for part in ("train", "validation", "test")
+    }
+    history = metric_history(store_uri, result.run_id)
+    for key in ("train/loss", "train/accuracy", "validation/accuracy", "train/images_per_second"):
+        assert [step for step, _ in history[key]] == [1, 2, 3], key
+    right = result.logits.argmax(1) == split.test.labels.numpy()
+    assert history["test/accuracy"] == [(3, pytest.approx(right.mean()))]
+    assert history["test/n"] == [(3, len(split.test))]
+    assert history["test/accuracy_top5"] == [(3, pytest.approx(result.top5))]
+    assert not any(key.startswith("paper") for key in history)
+    assert {
+        "spec.json",
+        "predictions.csv",
+        "figures/training_curve.png",
+        "figures/confusion.png",
+        "figures/activation_curves.png",
+    } <= artifacts(store_uri, result.run_id)
+    table = mlflow.artifacts.load_text(f"runs:/{result.run_id}/predictions.csv").splitlines()
+    assert table[0] == "label,prediction"
+    rows = np.array([[int(cell) for cell in line.split(",")] for line in table[1:]])
+    assert np.array_equal(rows[:, 0], split.test.labels.numpy())
+    assert np.array_equal(rows[:, 1], result.logits.argmax(1))
+
+
+@pytest.mark.usefixtures("no_model")
+def test_the_best_on_validation_is_tested(store_uri):
+    """The network given back is that of the selected epoch: its answers are the logits."""
+    result = run(classify_spec(training={"epochs": 4}))
+    scores = metric_history(store_uri, result.run_id)["validation/accuracy"]
+    assert result.selected_epoch == max(scores, key=lambda entry: (entry[1], -entry[0]))[0]
+    split = load_split(result.spec.data, fit=result.spec.fit)
+    with torch.no_grad():
+        again = result.network.eval()(split.test.pixels(torch.arange(len(split.test)))).numpy()
+    assert np.allclose(again, result.logits, atol=1e-5)
+
+
+@pytest.mark.usefixtures("no_model")
+def test_the_paper_selects_on_test_and_says_so(store_uri):
+    result = run(classify_spec(evaluation={"protocol": "paper"}))
+    history = metric_history(store_uri, result.run_id)
+    assert "validation/accuracy" not in history
+    assert "test/n" not in history
+    best = max(score for _, score in history["test/accuracy"])
+    assert history["paper/best_epoch_test/accuracy"] == [(3, pytest.approx(best))]
+    assert MlflowClient(store_uri).get_run(result.run_id).data.tags["protocol"] == "paper"
+
+
+@pytest.mark.usefixtures("store", "no_model")
+def test_the_seed_decides_every_bit():
+    one, same, other = (run(classify_spec(seed=seed, training={"epochs": 1})) for seed in (0, 0, 1))
+    assert same_weights(one.network, same.network)
+    assert np.array_equal(one.logits, same.logits)
+    assert not same_weights(one.network, other.network)
+    assert np.array_equal(one.labels, other.labels)  # the split is the same for every seed
+
+
+@pytest.mark.usefixtures("no_model")
+def test_the_last_epoch_where_nothing_is_chosen(store_uri):
+    """Validation trains too: 160 of 200 images; no validation metric, the last epoch is tested, and it is said."""
+    result = run(classify_spec(evaluation={"select": "last"}))
+    history = metric_history(store_uri, result.run_id)
+    assert "validation/accuracy" not in history
+    assert result.selected_epoch == 3
+    assert "nothing: tested after epoch 3; the validation images were trained on too" in result.report()
+    stored = MlflowClient(store_uri).get_run(result.run_id)
+    assert {item.dataset.name for item in stored.inputs.dataset_inputs} == {"tiny_digits/train", "tiny_digits/test"}
+    split = load_split(result.spec.data, fit=result.spec.fit, train_on_validation=True)
+    assert len(split.train) == 160
+    assert stored.data.tags["data_digest"] == split.train.digest
+
+
+@pytest.mark.usefixtures("no_model")
+def test_layers_are_logged_and_drawn_unless_switched_off(store_uri):
+    result = run(classify_spec(training={"epochs": 2}))
+    history = metric_history(store_uri, result.run_id)
+    for layer in ("block1.2", "block2.2", "block3.2"):
+        for quantity in ("rms", "gradient", "dead_alpha"):
+            assert [step for step, _ in history[f"layers/{layer}/{quantity}"]] == [0, 1, 2]
+    assert "figures/layers.png" in artifacts(store_uri, result.run_id)
+    off = run(classify_spec(training={"epochs": 2}), TrainingExecution(layer_statistics=False))
+    assert same_weights(off.network, result.network)
+    assert not any(key.startswith("layers/") for key in metric_history(store_uri, off.run_id))
+    assert "figures/layers.png" not in artifacts(store_uri, off.run_id)
+
+
+SETTINGS = [
+    {},
+    {"network": {"activation": "rrelu"}},
+    {"training": {"ema": 0.5, "augment": "shift", "schedule": "cosine", "patience": 3}},
+    {"evaluation": {"protocol": "paper"}},
+]
+
+
+@pytest.mark.usefixtures("no_model")
+@pytest.mark.parametrize("sections", SETTINGS, ids=str)
+def test_a_resumed_run_is_the_uninterrupted_one_bit_by_bit(store_uri, monkeypatch, tmp_path, sections):
+    spec = classify_spec(**sections)
+    monkeypatch.setenv("ARELU_META_RUNS", str(tmp_path / "other"))
+    whole = run(spec)
+    monkeypatch.setenv("ARELU_META_RUNS", str(tmp_path / "runs"))
+    with pytest.raises(KeyboardInterrupt):
+        run(spec, bar=interrupted_after(2))
+    stopped = RunFolder(spec).load()
+    assert stopped["trainer"]["done"] == 2
+    assert MlflowClient(store_uri).get_run(stopped["run_id"]).info.status == "KILLED"
+    resumed = run(spec, RESUME)
+    assert resumed.run_id == stopped["run_id"] != whole.run_id
+    assert MlflowClient(store_uri).get_run(resumed.run_id).info.status == "FINISHED"
+    assert same_weights(resumed.network, whole.network)
+    assert np.array_equal(resumed.logits, whole.logits)
+    assert (resumed.selected_epoch, resumed.curves) == (whole.selected_epoch, whole.curves)
+    one, other = metric_history(store_uri, whole.run_id), metric_history(store_uri, resumed.run_id)
+    for key in one.keys() - {"train/images_per_second"}:
+        assert other[key] == one[key], key
+
+
+WRONG = [
+    ({"network": {"backbone_options": {"filters": 3}}}, "unknown option of backbone 'mnist_conv': 'filters'"),
+    ({"fit": {"image_size": 20}}, "mnist_conv takes images of 28 to 35 pixels a side, not 20x20"),
+    ({"fit": {"channels": 3}, "training": {"augment": "affine"}}, "unknown augmentation 'affine'"),
+    ({"data": {"split": "published"}}, "tiny_digits has no part 'train'"),
+]
+
+
+@pytest.mark.parametrize(("sections", "message"), WRONG, ids=[message for _, message in WRONG])
+def test_wrong_input_opens_no_run(store, statuses, tmp_path, sections, message):
+    with pytest.raises(InputError, match=message):
+        run(classify_spec(**sections))
+    assert statuses(store) == []
+    assert not (tmp_path / "runs").exists()

@@ -1,0 +1,335 @@
+"""The model to use: adapted once, stored, loaded from wherever it is, and served by MLflow for real."""
+
+import copy
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import mlflow
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from arelu_meta.backbones.conv4 import Conv4
+from arelu_meta.backbones.norm import is_transductive
+from arelu_meta.data.episodes import Episode
+from arelu_meta.errors import InputError
+from arelu_meta.kinds.few_shot.model import FewShotModel
+from arelu_meta.store.tracking import track
+from tests.tiny_model import CONV4, MEAN, STD, images, tiny_model
+
+ROOT = Path(__file__).resolve().parents[3]
+SUPPORT_Y = torch.tensor([0, 1, 2, 0, 1, 2])
+
+METHODS = {
+    "maml": {},
+    "maml on higher": {"engine": "higher"},
+    "maml on learn2learn": {"engine": "learn2learn"},
+    "inner adam": {"engine": "higher", "inner_optimizer": "adam", "inner_lr": 0.01},
+    "clipped": {"clip_norm": 0.05},
+    "longer tests": {"test_steps": 5},
+    "fomaml": {"method": "fomaml"},
+    "anil": {"method": "anil"},
+    "anil on higher": {"method": "anil", "engine": "higher"},
+    "boil": {"method": "boil"},
+    "meta_sgd": {"method": "meta_sgd"},
+    "mamlpp": {"method": "mamlpp"},
+    "reptile": {"method": "reptile"},
+    "protonet": {"method": "protonet"},
+    "features": {"method": "features"},
+    "centroid": {"method": "centroid"},
+}
+
+
+def normalised(x: Tensor) -> Tensor:
+    return (x - MEAN) / STD
+
+
+def by_hand(
+    model: FewShotModel, support_x: Tensor, support_y: Tensor, query_x: Tensor, steps: int, lr: float
+) -> Tensor:
+    """Plain gradient descent on a copy of the network, one backward pass after another."""
+    network = copy.deepcopy(model.learner.network).eval()
+    for _ in range(steps):
+        network.zero_grad()
+        F.cross_entropy(network(normalised(support_x)), support_y).backward()
+        with torch.no_grad():
+            for parameter in network.parameters():
+                parameter -= lr * parameter.grad
+    with torch.no_grad():
+        return network(normalised(query_x)).softmax(-1)
+
+
+def test_adaptation_is_gradient_descent_on_the_support():
+    model = tiny_model(network={"activation": "arelu"})
+    support, query = images(6), images(4, seed=1)
+    expected = by_hand(model, support, SUPPORT_Y, query, steps=3, lr=0.1)
+    torch.testing.assert_close(model.probabilities(support, SUPPORT_Y, query), expected)
+    without = by_hand(model, support, SUPPORT_Y, query, steps=0, lr=0.1)
+    assert (expected - without).abs().max() > 1e-3  # the steps did something
+
+
+def test_other_steps_and_rates_replace_those_of_the_training():
+    model = tiny_model()
+    support, query = images(6), images(4, seed=1)
+    found = model.adapt(support, SUPPORT_Y, steps=7, lr=0.03).probabilities(query)
+    torch.testing.assert_close(found, by_hand(model, support, SUPPORT_Y, query, steps=7, lr=0.03))
+
+
+@pytest.mark.parametrize("training", METHODS.values(), ids=METHODS)
+def test_adapting_once_answers_as_the_tests_of_a_run_do(training):
+    """`Learner.query_logits` is what test episodes are judged by; it adapts and answers in one pass."""
+    model = tiny_model(**training)
+    support, query = images(6), images(4, seed=1)
+    model.learner.network.eval()
+    episode = Episode(normalised(support)[None], SUPPORT_Y[None], normalised(query)[None], torch.zeros(1, 4).long())
+    with torch.no_grad():
+        expected = model.learner.query_logits(episode)[0].softmax(-1)
+    torch.testing.assert_close(model.probabilities(support, SUPPORT_Y, query), expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("norm", ["batch", "batch_support", "group", "none"])
+@pytest.mark.parametrize("method", ["maml", "protonet"])
+def test_queries_see_each_other_only_where_it_is_declared(method, norm):
+    if (method, norm) == ("protonet", "batch_support"):
+        with pytest.raises(InputError, match="cannot be had"):
+            tiny_model(side=16, network={**CONV4, "norm": norm}, method=method)
+        return
+    model = tiny_model(side=16, network={**CONV4, "norm": norm}, method=method)
+    adapted = model.adapt(images(6, side=16), SUPPORT_Y)
+    query = images(4, side=16, seed=1)
+    together = adapted.probabilities(query)
+    alone = torch.cat([adapted.probabilities(image[None]) for image in query])
+    assert model.transductive == (norm == "batch")
+    assert torch.allclose(together, alone, atol=1e-5) == (norm != "batch")
+
+
+def test_running_statistics_are_those_of_the_training():
+    model = tiny_model(side=16, network={**CONV4, "norm": "running"}, method="protonet")
+    model.learner.network.train()
+    adapted = model.adapt(images(6, side=16), SUPPORT_Y)
+    before = copy.deepcopy(dict(model.learner.network.named_buffers()))
+    adapted.probabilities(images(4, side=16))
+    assert all(torch.equal(before[name], value) for name, value in model.learner.network.named_buffers())
+    assert not model.transductive
+
+
+def test_parameters_that_do_not_move_do_not_follow_later_training():
+    model = tiny_model(method="anil")
+    adapted, query = model.adapt(images(6), SUPPORT_Y), images(4, seed=1)
+    before = adapted.probabilities(query)
+    with torch.no_grad():
+        for parameter in model.learner.network.parameters():
+            parameter.add_(1.0)
+    assert torch.equal(adapted.probabilities(query), before)
+
+
+@pytest.mark.parametrize(("norm", "sizes"), [("group", [3, 3, 1]), ("batch", [7])])
+def test_many_queries_go_in_parts_unless_they_see_each_other(norm, sizes, monkeypatch):
+    adapted = tiny_model(side=16, network={**CONV4, "norm": norm}).adapt(images(6, side=16), SUPPORT_Y)
+    query, seen = images(7, side=16, seed=1), []
+    whole = adapted.probabilities(query)
+    forward = Conv4.forward
+    monkeypatch.setattr(Conv4, "forward", lambda network, x: seen.append(len(x)) or forward(network, x))
+    monkeypatch.setattr("arelu_meta.kinds.few_shot.model.QUERIES_AT_ONCE", 3)
+    torch.testing.assert_close(adapted.probabilities(query), whole)
+    assert seen == sizes
+
+
+def test_a_batch_norm_without_running_statistics_is_transductive():
+    """torch's own takes the statistics of the batch at hand when it keeps none, in evaluation mode too."""
+    x = images(4, channels=2, side=3)
+    for keeps in (True, False):
+        network = nn.Sequential(nn.BatchNorm2d(2, track_running_stats=keeps)).eval()
+        depends = not torch.allclose(network(x)[:1], network(x[:1]))
+        assert is_transductive(network) == depends == (not keeps)
+
+
+def test_bytes_are_pixels_over_255():
+    model = tiny_model()
+    bytes_ = (images(10) * 255).round().to(torch.uint8)
+    support, query = bytes_[:6], bytes_[6:]
+    found = model.probabilities(support, SUPPORT_Y, query)
+    assert torch.equal(found, model.probabilities(support / 255, SUPPORT_Y, query / 255))
+
+
+@pytest.mark.parametrize(
+    ("support_x", "support_y", "message"),
+    [
+        (images(6) * 255, SUPPORT_Y, r"pixels run from .* to 25\d.*; give floats in \[0, 1\]"),
+        (images(6) - 0.5, SUPPORT_Y, "pixels run from -0.49"),
+        (images(6) * float("nan"), SUPPORT_Y, "pixels run from nan"),
+        ((images(6) * 255).long(), SUPPORT_Y, "pixels are torch.int64"),
+        (images(6, side=30), SUPPORT_Y, r"images are \(6, 1, 30, 30\); the network takes \(N, 1, 28, 28\)"),
+        (images(6).permute(0, 2, 3, 1), SUPPORT_Y, "channels first"),
+        (images(6), SUPPORT_Y[:5], r"6 support images have labels \(5,\)"),
+        (images(0), SUPPORT_Y[:0], "0 support images"),
+        (images(6), SUPPORT_Y + 1, r"support labels are \[1, 2, 3\]; number the classes 0 to 2"),
+        (images(6), SUPPORT_Y * 2, r"support labels are \[0, 2, 4\]"),
+        (images(6), torch.arange(6), "the support has 6 classes, but the network's head was trained for 3"),
+    ],
+)
+def test_wrong_support_is_refused(support_x, support_y, message):
+    with pytest.raises(InputError, match=message):
+        tiny_model().adapt(support_x, support_y)
+
+
+def test_prototypes_take_more_classes_than_they_were_trained_with():
+    model = tiny_model(method="protonet")
+    support = images(6)
+    assert model.probabilities(support, torch.arange(6), support).argmax(1).tolist() == list(range(6))
+
+
+@pytest.mark.parametrize(
+    ("training", "change", "message"),
+    [
+        ({"method": "protonet"}, {"steps": 2}, "prototypes take no gradient steps"),
+        ({"method": "protonet"}, {"lr": 0.1}, "prototypes take no gradient steps"),
+        ({"method": "meta_sgd"}, {"lr": 0.1}, "this model learned its inner rates"),
+    ],
+)
+def test_what_a_method_does_not_have_cannot_be_set(training, change, message):
+    with pytest.raises(InputError, match=message):
+        tiny_model(**training).adapt(images(6), SUPPORT_Y, **change)
+
+
+@pytest.fixture(scope="module")
+def stored_once(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, FewShotModel, str]:
+    """A folder with a store, a model in an MLflow run of it, and the run's id."""
+    folder = tmp_path_factory.mktemp("stored")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{folder / 'mlflow.db'}")
+        model = tiny_model(method="meta_sgd")  # has rates beside the weights
+        with torch.no_grad():
+            for rates in model.learner.rates.parameters():
+                rates.mul_(torch.rand(rates.shape, generator=torch.Generator().manual_seed(0)))
+        model.save(folder / "plain")
+        with track(model.spec, experiment="models", name="tiny", tags={}) as tracker:
+            tracker.few_shot_model(folder / "plain", channels=1, image_size=(28, 28))
+    return folder, model, tracker.run_id
+
+
+@pytest.fixture
+def stored(
+    stored_once: tuple[Path, FewShotModel, str], monkeypatch: pytest.MonkeyPatch
+) -> Iterator[tuple[FewShotModel, str]]:
+    """The model and its run's id; the store is this test's."""
+    folder, *model_and_run = stored_once
+    before = mlflow.get_tracking_uri()
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{folder / 'mlflow.db'}")
+    mlflow.set_tracking_uri(f"sqlite:///{folder / 'mlflow.db'}")
+    yield tuple(model_and_run)
+    mlflow.set_tracking_uri(before)
+
+
+def sources(run_id: str) -> dict[str, str]:
+    uri = f"runs:/{run_id}/model"
+    model_id = mlflow.models.get_model_info(uri).model_id
+    downloaded = mlflow.artifacts.download_artifacts(artifact_uri=uri, dst_path="downloaded")
+    return {"folder": "plain", "run": run_id, "runs:/": uri, "models:/": f"models:/{model_id}", "MLmodel": downloaded}
+
+
+def test_a_model_is_the_same_wherever_it_is_loaded_from(stored):
+    model, run_id = stored
+    support, query = images(6), images(4, seed=1)
+    expected = model.probabilities(support, SUPPORT_Y, query)
+    for kind, source in sources(run_id).items():
+        assert torch.equal(FewShotModel.load(source).probabilities(support, SUPPORT_Y, query), expected), kind
+
+
+@pytest.mark.usefixtures("stored")
+def test_what_is_no_model_is_refused(tmp_path):
+    with pytest.raises(InputError, match="no folder, MLflow run or model URI: 'nowhere'"):
+        FewShotModel.load("nowhere")
+    with pytest.raises(InputError, match=r"holds no few-shot model: spec\.json is missing"):
+        FewShotModel.load(tmp_path)
+    with pytest.raises(InputError, match=r"cannot fetch runs:/0{32}/model"):
+        FewShotModel.load("0" * 32)
+    (tmp_path / "MLmodel").write_text("flavors:\n  python_function:\n    loader_module: mlflow.sklearn\n")
+    with pytest.raises(InputError, match="not a few-shot model of arelu_meta"):
+        FewShotModel.load(tmp_path)
+
+
+def request_body(support: Tensor, labels: Tensor, query: Tensor) -> dict[str, Any]:
+    return {"support_x": support.numpy(), "support_y": labels.numpy(), "query_x": query.numpy()}
+
+
+def test_mlflow_answers_as_the_model_does(stored):
+    model, run_id = stored
+    support, query = images(6), images(4, seed=1)
+    for labels in (SUPPORT_Y, SUPPORT_Y % 2):  # as many classes as the head has, and fewer
+        answer = mlflow.pyfunc.load_model(f"runs:/{run_id}/model").predict(request_body(support, labels, query))
+        np.testing.assert_array_equal(answer, model.probabilities(support, labels, query).numpy())
+
+
+@pytest.fixture
+def server(stored: tuple[FewShotModel, str], tmp_path: Path) -> Iterator[str]:
+    """`mlflow models serve` in a process of its own; gives its address."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # MLflow starts `uvicorn` by name
+    command = ["models", "serve", "-m", f"runs:/{stored[1]}/model", "--env-manager", "local", "--port", str(port)]
+    with (tmp_path / "server.log").open("w") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "mlflow", *command],
+            env={**os.environ, "PATH": path, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+    try:
+        _wait(process, f"http://127.0.0.1:{port}/ping", tmp_path / "server.log")
+        yield f"http://127.0.0.1:{port}/invocations"
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGTERM)
+            process.wait(timeout=30)
+
+
+def _wait(process: subprocess.Popen, url: str, log: Path, seconds: float = 120) -> None:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if process.poll() is not None:
+            break
+        try:
+            urllib.request.urlopen(url, timeout=5).close()  # noqa: S310
+            return
+        except OSError:
+            time.sleep(0.2)
+    pytest.fail(f"the scoring server does not answer: {log.read_text()[-2000:]}")
+
+
+def post(url: str, inputs: dict[str, Any]) -> tuple[int, str]:
+    body = json.dumps({"inputs": {name: values.tolist() for name, values in inputs.items()}}).encode()
+    request = urllib.request.Request(url, body, {"Content-Type": "application/json"})  # noqa: S310
+    try:
+        with urllib.request.urlopen(request, timeout=60) as response:  # noqa: S310
+            return response.status, response.read().decode()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read().decode()
+
+
+def test_mlflow_serves_the_model(server, stored):
+    model, support, query = stored[0], images(6), images(4, seed=1)
+    status, answer = post(server, request_body(support, SUPPORT_Y, query))
+    assert status == 200
+    expected = model.probabilities(support, SUPPORT_Y, query)
+    torch.testing.assert_close(torch.tensor(json.loads(answer)["predictions"]), expected, rtol=1e-5, atol=1e-6)
+    status, answer = post(server, request_body(support * 255, SUPPORT_Y, query))
+    assert status == 400
+    assert "give floats in [0, 1]" in answer

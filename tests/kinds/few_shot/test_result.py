@@ -1,0 +1,71 @@
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from torch import nn
+
+from arelu_meta.kinds.few_shot.result import FewShotResult
+
+EPISODES = np.array([[0.2, 0.4, 0.6], [0.2, 0.4, 0.6], [0.2, 0.6, 0.8], [0.2, 0.6, 0.8]])
+
+
+@pytest.fixture
+def result(tiny_spec: Callable) -> Callable[..., FewShotResult]:
+    def make(uri: str = "sqlite:///mlflow.db", **sections) -> FewShotResult:
+        return FewShotResult(
+            spec=tiny_spec(**sections),
+            network=nn.Identity(),
+            episodes=EPISODES,
+            held_out="images",
+            selected_iteration=1,
+            best_batch_accuracy=0.75,
+            verified=True,
+            transductive=False,
+            train_seconds=1.5,
+            test_seconds=0.5,
+            recording_seconds=0.0,
+            run_id="abc",
+            experiment_id="7",
+            tracking_uri=uri,
+        )
+
+    return make
+
+
+def test_estimates(result: Callable):
+    """Last step 0.6, 0.6, 0.8, 0.8: mean 0.7, sd 0.1 sqrt(4/3), se 0.1 / sqrt(3), t(0.975, 3) = 3.182446."""
+    made = result()
+    assert made.test.mean == pytest.approx(0.7)
+    assert made.test.half_width == pytest.approx(3.182446 * 0.1 / math.sqrt(3), rel=1e-6)
+    assert [estimate.mean for estimate in made.by_step] == pytest.approx([0.2, 0.5, 0.7])
+    assert made.chance == 0.2
+
+
+def test_sound_report(result: Callable):
+    text = result().report()
+    for part in (
+        "arelu in mnist_conv: 5-way 1-shot maml on digits, protocol sound, seed 0",
+        "70.00 % ± 18.37 (n = 4)",
+        "0: 20.0   1: 50.0   2: 70.0",
+        "20.00 %",
+        "the same classes occur in training",
+        "iteration 1 of 2",
+        "mlflow ui --backend-store-uri sqlite:///mlflow.db",
+        "http://127.0.0.1:5000/#/experiments/7/runs/abc",
+    ):
+        assert part in text
+    assert "best train batch" not in text
+
+
+def test_paper_report_says_that_it_is_the_published_measure(result: Callable):
+    text = result(evaluation={"protocol": "paper"}).report()
+    assert "protocol paper" in text
+    assert "75.00 %, the published measure: no held-out data" in text
+    assert "validation episodes" not in text
+
+
+def test_a_server_is_opened_directly(result: Callable):
+    text = result(uri="http://mlflow.example:5000/").report()
+    assert "http://mlflow.example:5000/#/experiments/7/runs/abc" in text
+    assert "mlflow ui" not in text

@@ -1,0 +1,163 @@
+"""Whole fine-tuning runs of a network of a few hundred weights."""
+
+import numpy as np
+import pytest
+import torch
+from mlflow import MlflowClient
+from safetensors import safe_open
+
+from arelu_meta import data
+from arelu_meta.data import splits
+from arelu_meta.errors import InputError
+from arelu_meta.kinds.execution import Execution
+from arelu_meta.kinds.finetune.run import kept, prepare
+from arelu_meta.kinds.finetune.spec import AmountSection
+from arelu_meta.kinds.run import run
+from arelu_meta.pretrained.weights import read_weights
+from arelu_meta.store.run_folder import RunFolder
+from arelu_meta.store.tracking import download_model
+from tests.supervised_runs import artifacts, finetune_spec, interrupted_after, no_model, same_weights
+from tests.tiny_images import DISCS, NEGATIVE
+from tests.tiny_networks import TINY, saved_state
+from tests.tiny_runs import MLFLOW_WARNINGS, metric_history
+
+pytestmark = MLFLOW_WARNINGS
+__all__ = ["no_model"]  # a fixture
+RESUME = Execution(resume=True)
+
+
+@pytest.fixture
+def weights(tmp_path) -> str:
+    torch.save(saved_state(), tmp_path / "net.pth")
+    return str(tmp_path / "net.pth")
+
+
+def test_a_whole_run_is_in_the_store_and_its_weights_start_another(store_uri, weights):
+    spec = finetune_spec(network={"weights": weights})
+    result = run(spec)
+    stored = MlflowClient(store_uri).get_run(result.run_id)
+    assert stored.info.status == "FINISHED"
+    assert stored.data.params["model"] == TINY
+    digest = read_weights(weights, model=TINY).digest
+    wanted = {"kind": "finetune", "protocol": "sound", "head": "head", "weights_digest": digest}
+    assert wanted.items() <= stored.data.tags.items()
+    history = metric_history(store_uri, result.run_id)
+    assert [step for step, _ in history["validation/accuracy"]] == [1, 2, 3]
+    best = max(value for _, value in history["validation/accuracy"])
+    assert history["validation/selected_accuracy"] == [(3, best)]
+    assert history["test/accuracy"] == [(3, pytest.approx(result.test.mean))]
+    assert 0 <= history["start/agreement"][0][1] <= 1
+    assert {"spec.json", "surgery.txt", "figures/confusion.png"} <= artifacts(store_uri, result.run_id)
+    split, _ = prepare(spec)
+    with torch.no_grad():
+        logits = result.network.eval()(split.test.pixels(torch.arange(len(split.test)))).numpy()
+    np.testing.assert_allclose(logits, result.logits, rtol=1e-5, atol=1e-5)
+    report = result.report()
+    for part in (
+        f"arelu in {TINY}: {NEGATIVE}",
+        "2 sites from ReLU to AReLU, 4 parameters added",
+        "head, new",
+        weights,
+    ):
+        assert part in report
+
+    model = f"runs:/{result.run_id}/model"
+    (file,) = download_model(model).rglob("*.safetensors")
+    with safe_open(file, "pt") as opened:
+        assert torch.equal(opened.get_tensor("second.weight"), result.network.second.weight)
+    read = read_weights(model, model=TINY)
+    assert (read.inputs.image_size, read.inputs.mean) == (28, split.train.mean)
+    with pytest.raises(InputError, match=r"'act\.alpha' is not in the network"):  # it has AReLU now, this one not
+        prepare(finetune_spec(network={"weights": model, "activation": "own"}))
+    with pytest.raises(InputError, match="cannot fetch runs:/0123"):
+        prepare(finetune_spec(network={"weights": "runs:/0123/model"}))
+
+
+@pytest.mark.usefixtures("no_model")
+@pytest.mark.parametrize(("training", "advances"), [({"ema": 0.5}, 1), ({"freeze_epochs": 2, "schedule": "cosine"}, 2)])
+def test_a_resumed_run_is_the_uninterrupted_one_bit_by_bit(
+    store_uri, monkeypatch, tmp_path, weights, training, advances
+):
+    """Dropout, batch norm, augmentation and an averaged or frozen network: all of it comes out of the checkpoint."""
+    spec = finetune_spec(network={"weights": weights}, training={"augment": "shift", **training})
+    monkeypatch.setenv("ARELU_META_RUNS", str(tmp_path / "other"))
+    whole = run(spec)
+    monkeypatch.setenv("ARELU_META_RUNS", str(tmp_path / "runs"))
+    with pytest.raises(KeyboardInterrupt):
+        run(spec, bar=interrupted_after(advances))
+    stopped = RunFolder(spec).load()
+    assert stopped["trainer"]["done"] == advances
+    resumed = run(spec, RESUME)
+    assert resumed.run_id == stopped["run_id"]
+    assert resumed.curves == whole.curves
+    assert same_weights(resumed.network, whole.network)
+    assert metric_history(store_uri, resumed.run_id)["test/accuracy"] == [(3, pytest.approx(whole.test.mean))]
+
+
+@pytest.mark.usefixtures("store", "no_model")
+def test_arms_share_split_head_and_batches():
+    """At next to no rate the untrained network stays where it started: the same for both arms but for the swap."""
+    own, prelu = (
+        run(finetune_spec(network={"activation": name, "preserve": "always"}, training={"lr": 1e-12}))
+        for name in ("own", "prelu")
+    )
+    np.testing.assert_allclose(own.logits, prelu.logits, rtol=1e-5, atol=1e-6)
+    assert torch.equal(own.network.head.weight, prelu.network.head.weight)
+
+
+def test_so_many_images_of_each_class_whatever_the_seed():
+    split = splits.by_image(data.load("digits"), seed=0)
+    few = kept(split, AmountSection(train_per_class=3, test_per_class=2))
+    assert few.train.counts().tolist() == [3] * 10
+    assert few.validation.counts().tolist() == few.test.counts().tolist() == [2] * 10
+    images = data.load("digits")
+    assert torch.equal(images.images[few.indices["train"]], few.train.images)
+    assert kept(split, AmountSection()).digest == split.digest
+    again = kept(split, AmountSection(train_per_class=3, test_per_class=2))
+    assert again.digest == few.digest != split.digest
+
+
+def test_images_are_normalised_by_their_training_part_alone():
+    split, _ = prepare(finetune_spec())
+    assert split.train.channels == 3
+    mean = split.train.images.float().mean((0, 2, 3)) / 255
+    assert split.test.mean == pytest.approx(mean.tolist(), rel=1e-5)
+    assert split.test.std == split.train.std
+
+
+WRONG = [
+    ({"data": {"dataset": DISCS}}, "discs has one class, 'disc'; a classifier needs two or more"),
+    ({"input": {"image_size": 5}}, "tiny cannot take images of 3x5x5"),
+    ({"network": {"model": "resnet81"}}, "unknown model 'resnet81'; did you mean 'resnet18'"),
+    ({"network": {"weights": "no.pth"}}, "no weights file 'no.pth'"),
+    ({"network": {"head": "heat"}}, "--head heat: no linear layer"),
+    ({"network": {"activation": "maxout"}}, "'maxout' takes 2 inputs per output"),
+    ({"training": {"augment": "affine"}}, "unknown augmentation 'affine'"),
+]
+
+
+@pytest.mark.parametrize(("sections", "message"), WRONG, ids=[message for _, message in WRONG])
+def test_wrong_input_opens_no_run(store, statuses, sections, message):
+    with pytest.raises(InputError, match=message):
+        run(finetune_spec(**sections))
+    assert statuses(store) == []
+
+
+def test_a_target_without_parts_is_divided_by_image():
+    spec = finetune_spec(data={"dataset": "tests.tiny_images:digits"})
+    split, _ = prepare(spec)
+    assert [len(getattr(split, part)) for part in splits.PARTS] == [120, 40, 40]
+    published, _ = prepare(finetune_spec())
+    assert len(published.test) == 40
+    assert torch.equal(published.indices["test"], torch.arange(0, 200, 5))
+
+
+def test_the_weights_are_part_of_the_identity(weights):
+    assert finetune_spec().identity != finetune_spec(network={"weights": weights}).identity
+
+
+def test_a_part_of_the_set_is_what_is_trained_and_tested_on():
+    whole, _ = prepare(finetune_spec())
+    part, _ = prepare(finetune_spec(data={"dataset": NEGATIVE, "split": "auto", "limit_train": 50, "limit_test": 20}))
+    assert len(whole.train) > 50 == len(part.train)
+    assert len(part.validation) == len(part.test) == 20

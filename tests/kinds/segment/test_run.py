@@ -1,0 +1,145 @@
+import mlflow
+import pytest
+import torch
+from mlflow import MlflowClient
+from torch import nn
+
+from arelu_meta.errors import InputError
+from arelu_meta.kinds.execution import Execution
+from arelu_meta.kinds.run import run
+from arelu_meta.kinds.segment.run import dice_loss, patient_dice
+from arelu_meta.kinds.split import load_split
+from arelu_meta.store.run_folder import RunFolder
+from tests.supervised_runs import artifacts, interrupted_after, no_model, same_weights, segment_spec
+from tests.tiny_images import DIGITS, discs
+from tests.tiny_runs import MLFLOW_WARNINGS, metric_history
+
+pytestmark = MLFLOW_WARNINGS
+__all__ = ["no_model"]  # a fixture
+RESUME = Execution(resume=True)
+
+
+def test_dice_loss_by_hand():
+    """Probabilities 1/2 on four pixels, mask of two: overlap 1, so 1 - (2 + 1) / (2 + 2 + 1) = 0.4."""
+    masks = torch.tensor([1.0, 1.0, 0.0, 0.0]).view(1, 1, 2, 2)
+    assert dice_loss(torch.zeros(1, 1, 2, 2), masks).item() == pytest.approx(0.4)
+    assert dice_loss(torch.full((1, 1, 2, 2), -50.0), torch.zeros(1, 1, 2, 2)).item() == pytest.approx(0)
+    assert dice_loss(torch.full((1, 1, 2, 2), -50.0), masks).item() == pytest.approx(1 - 1 / 3)
+
+
+def test_dice_of_each_patient():
+    """All marked, discs of 29 pixels (radius 3) in 256: 2 * 29 / (29 + 256) in each volume."""
+
+    class AllMarked(nn.Module):
+        def forward(self, x):
+            return torch.ones_like(x)
+
+    scores = patient_dice(AllMarked(), discs())
+    assert list(scores) == [f"patient_{number}" for number in range(6)]
+    assert all(score == pytest.approx(58 / 285) for score in scores.values())
+
+
+def test_a_whole_run_is_in_the_store(store_uri):
+    spec = segment_spec()
+    result = run(spec)
+    stored = MlflowClient(store_uri).get_run(result.run_id)
+    assert stored.info.status == "FINISHED"
+    assert stored.data.params["filters"] == "2"
+    split = load_split(spec.data, fit=spec.fit)
+    wanted = {"kind": "segment", "protocol": "sound", "held_out": "groups", "split_digest": split.digest}
+    assert wanted.items() <= stored.data.tags.items()
+    history = metric_history(store_uri, result.run_id)
+    assert [step for step, _ in history["train/loss"]] == [1, 2, 3]
+    assert [step for step, _ in history["validation/dice"]] == [1, 2, 3]
+    assert "train/accuracy" not in history
+    assert history["test/dice"] == [(3, pytest.approx(result.dice))]
+    assert history["test/n"] == [(3, 1)]
+    assert patient_dice(result.network, split.test) == pytest.approx(result.patients)
+    assert list(result.slices.values()) == [4]
+    assert {
+        "spec.json",
+        "patients.csv",
+        "figures/training_curve.png",
+        "figures/overlays.png",
+    } <= artifacts(store_uri, result.run_id)
+    table = mlflow.artifacts.load_text(f"runs:/{result.run_id}/patients.csv").splitlines()
+    assert table[0] == "patient,dice,slices"
+    (name, score), *_ = result.patients.items()
+    assert table[1:] == [f"{name},{score:.6f},4"]
+
+
+@pytest.mark.usefixtures("no_model")
+def test_the_last_epoch_where_nothing_is_chosen(store_uri):
+    """Six patients: one tests, five train."""
+    result = run(segment_spec(evaluation={"select": "last"}))
+    history = metric_history(store_uri, result.run_id)
+    assert "validation/dice" not in history
+    assert [step for step, _ in history["layers/down.0.0.2/rms"]] == [0, 1, 2, 3]
+    assert result.selected_epoch == 3
+    assert len(result.patients) == 1
+    split = load_split(result.spec.data, fit=result.spec.fit, train_on_validation=True)
+    assert len(split.train.groups.unique()) == 5
+    assert {"figures/overlays.png", "figures/layers.png"} <= artifacts(store_uri, result.run_id)
+    assert "figures/training_curve.png" not in artifacts(store_uri, result.run_id)
+
+
+@pytest.mark.usefixtures("store", "no_model")
+def test_it_learns():
+    """Bright discs on a dark ground are no hard problem: better than marking everything, 58 / 285."""
+    result = run(segment_spec(training={"epochs": 12, "lr": 0.02}, network={"filters": 4}))
+    assert result.dice > 2 * 58 / 285
+
+
+@pytest.mark.usefixtures("no_model")
+def test_the_paper_selects_on_test_and_says_so(store_uri):
+    result = run(segment_spec(evaluation={"protocol": "paper"}))
+    history = metric_history(store_uri, result.run_id)
+    assert "validation/dice" not in history
+    assert "test/n" not in history
+    best = max(score for _, score in history["test/dice"])
+    assert history["paper/best_epoch_test/dice"] == [(3, pytest.approx(best))]
+    assert result.selected_epoch == next(step for step, score in history["test/dice"] if score == best)
+
+
+@pytest.mark.usefixtures("store", "no_model")
+def test_the_seed_decides_every_bit():
+    one, same, other = (run(segment_spec(seed=seed, training={"epochs": 1})) for seed in (0, 0, 1))
+    assert same_weights(one.network, same.network)
+    assert one.patients == same.patients
+    assert not same_weights(one.network, other.network)
+    assert one.patients.keys() == other.patients.keys()
+
+
+@pytest.mark.usefixtures("no_model")
+@pytest.mark.parametrize("activation", ["arelu", "rrelu"])
+def test_a_resumed_run_is_the_uninterrupted_one_bit_by_bit(store_uri, monkeypatch, tmp_path, activation):
+    spec = segment_spec(network={"activation": activation})
+    monkeypatch.setenv("ARELU_META_RUNS", str(tmp_path / "other"))
+    whole = run(spec)
+    monkeypatch.setenv("ARELU_META_RUNS", str(tmp_path / "runs"))
+    with pytest.raises(KeyboardInterrupt):
+        run(spec, bar=interrupted_after(2))
+    stopped = RunFolder(spec).load()
+    assert stopped["trainer"]["done"] == 2
+    assert MlflowClient(store_uri).get_run(stopped["run_id"]).info.status == "KILLED"
+    resumed = run(spec, RESUME)
+    assert resumed.run_id == stopped["run_id"]
+    assert same_weights(resumed.network, whole.network)
+    assert resumed.patients == whole.patients
+    assert resumed.curves == whole.curves
+    assert metric_history(store_uri, resumed.run_id) == metric_history(store_uri, whole.run_id)
+
+
+WRONG = [
+    ({"data": {"dataset": DIGITS, "split": "by_image"}}, "tiny_digits/train has no masks"),
+    ({"data": {"dataset": "tests.tiny_images:without_patients", "split": "by_image"}}, "names no patients"),
+    ({"fit": {"image_size": 20}}, "16"),
+    ({"network": {"activation_options": {"alpha": "x"}}}, "activation 'arelu' cannot be made with alpha='x'"),
+]
+
+
+@pytest.mark.parametrize(("sections", "message"), WRONG, ids=[message for _, message in WRONG])
+def test_wrong_input_opens_no_run(store, statuses, sections, message):
+    with pytest.raises(InputError, match=message):
+        run(segment_spec(**sections))
+    assert statuses(store) == []

@@ -1,0 +1,53 @@
+import pytest
+from pydantic import ValidationError
+
+from arelu_meta.errors import InputError
+from arelu_meta.kinds.execution import EpisodeExecution, Execution, TrainingExecution, seed_numbers
+
+
+def test_seed_numbers():
+    assert seed_numbers("") == []
+    assert seed_numbers("7") == [7]
+    assert seed_numbers("0-4") == [0, 1, 2, 3, 4]
+    assert seed_numbers("9, 0-1") == [9, 0, 1]
+
+
+@pytest.mark.parametrize("text", ["a", "0-", "-1", "4-0", "0,,1", "1.5", "0-2-4"])
+def test_what_is_no_list_of_seeds(text: str):
+    with pytest.raises(InputError, match="are not numbers and ranges such as 0-4"):
+        seed_numbers(text)
+
+
+def test_a_seed_named_twice():
+    with pytest.raises(InputError, match="name a seed twice"):
+        seed_numbers("0-3,2")
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ({"together": True}, "name them, such as --seeds 0-4"),
+        ({"together": True, "seeds": "0-1", "channels_last": True}, "does not go with --channels-last"),
+        ({"together": True, "seeds": "0-1", "compile": True}, "does not go with --compile"),
+        ({"together": True, "seeds": "0-1", "resume": True}, "does not go with --resume"),
+        ({"seeds": "x"}, "are not numbers"),
+    ],
+)
+def test_settings_that_do_not_go_together(flags: dict[str, object], message: str):
+    with pytest.raises(ValidationError, match=message):
+        TrainingExecution(**flags)
+
+
+def test_plain_settings_get_the_defaults():
+    given = TrainingExecution.of(Execution(device="cpu", threads=2))
+    assert (given.device, given.threads, given.seeds, given.layer_statistics) == ("cpu", 2, "", True)
+    own = TrainingExecution(fused=True)
+    assert TrainingExecution.of(own) is own
+
+
+def test_settings_of_one_kind_of_run_serve_another():
+    training = TrainingExecution(threads=2, experiment="mine", fused=True)
+    episodes = EpisodeExecution.of(training)
+    assert (episodes.threads, episodes.experiment, episodes.chunk) == (2, "mine", 0)
+    assert TrainingExecution.of(EpisodeExecution(chunk=4, resume=True)) == TrainingExecution(resume=True)
+    assert TrainingExecution.of(training) is training

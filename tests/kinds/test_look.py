@@ -1,0 +1,81 @@
+from pathlib import Path
+
+import pytest
+import torch
+from matplotlib.figure import Figure
+
+from arelu_meta.errors import InputError
+from arelu_meta.kinds.execution import TrainingExecution
+from arelu_meta.kinds.look import look_into
+from arelu_meta.kinds.run import run
+from arelu_meta.kinds.split import load_split
+from arelu_meta.look import main
+from arelu_meta.pictures.explain import grad_cam
+from tests.supervised_runs import artifacts, classify_spec, segment_spec
+from tests.tiny_runs import MLFLOW_WARNINGS
+
+pytestmark = MLFLOW_WARNINGS
+QUICK = TrainingExecution(keep_model=False, layer_statistics=False)
+
+
+def trained(activation: str = "arelu"):
+    return run(classify_spec(training={"epochs": 1}, network={"activation": activation}), QUICK)
+
+
+def test_pictures_of_two_runs_side_by_side(store_uri, tmp_path, capsys):
+    """By run id and by folder; the network is that of the run, so its Grad-CAM is the one drawn."""
+    relu, arelu = trained("relu"), trained()
+    folder = next(path for path in (tmp_path / "runs").iterdir() if arelu.spec.identity[:12] in path.name)
+    flags = ["--layer", "block1", "--maps-layer", "block1.2", "--images", "3", "--out", str(tmp_path / "out")]
+    assert main([relu.run_id, str(folder), *flags]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == f"and among the artifacts of {relu.run_id}, {arelu.run_id}"
+    for file in ("grad_cam.png", "feature_maps.png"):
+        assert (tmp_path / "out" / file).stat().st_size > 5_000
+        for one in (relu, arelu):
+            assert f"figures/{file}" in artifacts(store_uri, one.run_id)
+
+
+@pytest.mark.usefixtures("store")
+def test_grad_cam_is_that_of_the_runs_own_network_and_test_images(tmp_path, monkeypatch):
+    """Two of 40 test images: the first and the twentieth after it."""
+    result, drawn = trained(), {}
+    monkeypatch.setattr("arelu_meta.kinds.look.grad_cam_figure", lambda _, maps, **__: drawn.update(maps) or Figure())
+    look_into([result.run_id], layer="block1", images=2, out=tmp_path)
+    test = load_split(result.spec.data, fit=result.spec.fit).test
+    numbers = torch.tensor([0, 20])
+    wanted = grad_cam(result.network, test.pixels(numbers), test.labels[numbers], layer="block1")
+    assert wanted.max() > 0
+    assert torch.allclose(drawn["arelu"], wanted, atol=1e-6)
+
+
+@pytest.mark.usefixtures("store")
+def test_a_layer_that_is_not_there_suggests_near_ones(capsys):
+    result = trained()
+    assert main([result.run_id, "--layer", "blok1"]) == 2
+    captured = capsys.readouterr()
+    assert captured.err.startswith("error: unknown layer 'blok1'; near names: block1")
+    assert captured.err.count("\n") == 1
+    assert not Path("pictures").exists()
+
+
+@pytest.mark.usefixtures("store")
+def test_wrong_input_is_one_line(tmp_path):
+    with pytest.raises(InputError, match=r"no run 'nobody' of arelu_meta in sqlite:.*check the id"):
+        look_into(["nobody"], layer="block1", out=tmp_path)
+    segmented = run(segment_spec(training={"epochs": 1}), QUICK)
+    with pytest.raises(InputError, match="holds a segment run; Grad-CAM here takes classify runs"):
+        look_into([segmented.run_id], layer="down.0", out=tmp_path)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InputError, match=r"has no spec.json and checkpoint.pt of run"):
+        look_into([str(tmp_path / "empty")], layer="block1", out=tmp_path)
+    assert main(["x", "--layer", "a", "--images", "0"]) == 2
+
+
+@pytest.mark.usefixtures("store")
+def test_a_later_run_of_the_same_settings_is_not_taken_for_the_one_named(tmp_path):
+    first, second = trained(), trained()
+    with pytest.raises(
+        InputError, match=f"holds a later run of the same settings, {second.run_id}, not {first.run_id}"
+    ):
+        look_into([first.run_id], layer="block1", out=tmp_path / "out")
+    assert not (tmp_path / "out").exists()

@@ -1,0 +1,78 @@
+import numpy as np
+import pytest
+from mlflow import MlflowClient
+
+from arelu_meta.errors import InputError
+from arelu_meta.kinds.execution import TrainingExecution
+from arelu_meta.kinds.run import run
+from arelu_meta.kinds.seeds import run_seeds
+from tests.supervised_runs import artifacts, classify_spec, segment_spec
+from tests.tiny_runs import MLFLOW_WARNINGS, metric_history
+
+pytestmark = MLFLOW_WARNINGS
+PLAIN = TrainingExecution(keep_model=False)
+# At this rate float32's rounding stays rounding; at a larger one training amplifies it without bound.
+GENTLE = {"training": {"lr": 1e-4, "epochs": 2}}
+
+
+def seeds(text: str, **flags: object) -> TrainingExecution:
+    return TrainingExecution(seeds=text, keep_model=False, **flags)
+
+
+def test_every_seed_is_the_run_it_is_alone_and_is_not_repeated(store_uri):
+    """Seed 1 alone, then 0 to 2: seed 1 is found; the others have identities, metrics and figures of their own."""
+    spec = classify_spec(**GENTLE)
+    alone = run(spec.model_copy(update={"seed": 1}), PLAIN)
+    result = run_seeds(spec, seeds("0-2"))
+    assert [each.found for each in result.seeds] == [False, True, False]
+    assert result.seeds[1].run_id == alone.run_id
+    assert result.seeds[1].score == pytest.approx(alone.test.mean)
+    assert result.test.mean == pytest.approx(np.mean([each.score for each in result.seeds]))
+    runs = {each.seed: MlflowClient(store_uri).get_run(each.run_id) for each in result.seeds}
+    for seed, stored in runs.items():
+        assert stored.info.status == "FINISHED"
+        assert stored.data.params["seed"] == str(seed)
+        assert stored.data.tags["spec_hash"] == spec.model_copy(update={"seed": seed}).identity
+    assert [each.found for each in run_seeds(spec, seeds("2,0")).seeds] == [True, True]
+
+
+def test_together_is_one_by_one(store_uri):
+    """The same metrics epoch by epoch, to rounding, and the same records, as the separate runs of the same seeds."""
+    spec = classify_spec(**GENTLE, network={"backbone": "conv4", "backbone_options": {"filters": 4}, "norm": "running"})
+    apart = run_seeds(spec, seeds("0-1", experiment="apart"))
+    together = run_seeds(spec, seeds("0-1", experiment="together", together=True))
+    for one, other in zip(apart.seeds, together.seeds, strict=True):
+        assert one.run_id != other.run_id
+        assert other.score == pytest.approx(one.score)
+        first, second = metric_history(store_uri, one.run_id), metric_history(store_uri, other.run_id)
+        assert first.keys() == second.keys()
+        for key in first.keys() - {"train/images_per_second"}:
+            for (step, value), (again, same) in zip(first[key], second[key], strict=True):
+                assert step == again
+                assert same == pytest.approx(value, rel=1e-3, abs=1e-4), key
+        assert artifacts(store_uri, one.run_id) == artifacts(store_uri, other.run_id)
+
+
+@pytest.mark.usefixtures("store")
+def test_segmentation_one_by_one():
+    result = run_seeds(segment_spec(training={"epochs": 1}), seeds("0-1"))
+    assert result.measure == "Dice"
+    assert len({each.run_id for each in result.seeds}) == 2
+    again = run_seeds(segment_spec(training={"epochs": 1}), seeds("0-1"))
+    assert [each.score for each in again.seeds] == pytest.approx([each.score for each in result.seeds])
+    assert all(each.found for each in again.seeds)
+
+
+def test_wrong_input_opens_no_run(store, statuses, monkeypatch):
+    with pytest.raises(InputError, match="--seed 3 and --seeds 0-1 both name seeds"):
+        run_seeds(classify_spec(seed=3), seeds("0-1"))
+    with pytest.raises(InputError, match="--together is for classifiers"):
+        run_seeds(segment_spec(), seeds("0-1", together=True))
+    with pytest.raises(InputError, match="--together does not go with --ema"):
+        run_seeds(classify_spec(training={"ema": 0.5}), seeds("0-1", together=True))
+    with pytest.raises(InputError, match=r"are several runs; use runs\.seeds\.run_seeds"):
+        run(classify_spec(), seeds("0-1"))
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(InputError, match="start it without torchrun"):
+        run_seeds(classify_spec(), seeds("0-1"))
+    assert statuses(store) == []

@@ -1,0 +1,52 @@
+"""What cannot be measured is refused when the images are read, not after the training."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from arelu_meta import classify, maml
+from arelu_meta.errors import InputError
+from arelu_meta.kinds.sections import DataSection
+from arelu_meta.kinds.split import load_split
+
+
+def npz(path: Path, labels: list[int]) -> str:
+    np.savez(path / "mine.npz", x=np.zeros((len(labels), 28, 28), np.uint8), y=np.array(labels))
+    return str(path / "mine.npz")
+
+
+def test_one_test_image_gives_no_interval(tmp_path: Path):
+    with pytest.raises(InputError, match=r"1 test image of .*mine.npz gives no interval; at least 2 are needed"):
+        load_split(DataSection(dataset=npz(tmp_path, [0, 0, 0, 0]), split="by_image"))
+
+
+def one_line(main: Callable[[list[str]], int], words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    assert main(words) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    return line
+
+
+@pytest.mark.usefixtures("store")
+def test_a_limit_of_one_is_refused_with_the_flags(capsys: pytest.CaptureFixture[str]):
+    assert "--limit-test 1: must be at least 2" in one_line(classify.main, ["--limit-test", "1"], capsys)
+
+
+@pytest.mark.usefixtures("store")
+def test_a_single_class(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    words = ["--data", npz(tmp_path, [0] * 40), "--epochs", "1"]
+    assert "has one class alone (0); give two at least" in one_line(classify.main, words, capsys)
+
+
+@pytest.mark.usefixtures("store")
+def test_no_images(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    assert "holds no images" in one_line(maml.main, ["--data", npz(tmp_path, []), "--iterations", "1"], capsys)
+
+
+def test_a_folder_may_be_named_without_a_slash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    (tmp_path / "birds").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert DataSection(dataset="birds").dataset == "birds"
+    with pytest.raises(ValueError, match="unknown dataset 'bird'"):
+        DataSection(dataset="bird")

@@ -1,0 +1,237 @@
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import mlflow
+import pytest
+import sqlalchemy
+from mlflow import MlflowClient
+from mlflow.entities import Metric
+from sqlalchemy.engine import Engine
+
+from arelu_meta.errors import DivergedError
+from arelu_meta.store.connection import DIVERGED, has_diverged
+from arelu_meta.store.tracking import FLUSH_METRICS, Tracker, track
+
+OPEN_AND_CLOSE = """
+import json, sys
+from arelu_meta.kinds.sections import FewShotSpec
+from arelu_meta.store.tracking import track
+spec = FewShotSpec.model_validate({"task": "t", "seed": int(sys.argv[1]), "data": {"dataset": "digits"}})
+with track(spec, experiment="shared", name=sys.argv[1], tags={}) as tracker:
+    tracker.metrics({"value": float(sys.argv[1])})
+"""
+
+
+class CountingClient:
+    """Notes the batches it is given."""
+
+    def __init__(self) -> None:
+        self.batches: list[list[Metric]] = []
+
+    def log_batch(self, _run_id: str, metrics: list[Metric]) -> None:
+        self.batches.append(list(metrics))
+
+
+def open_run(spec: Any, **tags: str):
+    return track(spec, experiment="tests", name="a run", tags=tags)
+
+
+def test_metrics_go_in_batches():
+    """1,200 values, 3 at a time: a batch when 500 are reached (501, so two parts: 500 + 1), again, and the rest."""
+    client = CountingClient()
+    tracker = Tracker(client, "run", "0", "memory")
+    for step in range(400):
+        tracker.metrics({"a": step, "b": step, "c": step}, step)
+    before = len(client.batches)
+    tracker.flush()
+    sent = [metric for batch in client.batches for metric in batch]
+    assert before <= 4
+    assert all(len(batch) <= FLUSH_METRICS for batch in client.batches)
+    assert [(metric.key, metric.value, metric.step) for metric in sent] == [
+        (key, step, step) for step in range(400) for key in "abc"
+    ]
+
+
+def test_nothing_pending_sends_nothing():
+    client = CountingClient()
+    Tracker(client, "run", "0", "memory").flush()
+    assert client.batches == []
+
+
+def test_finished_run(tiny_spec: Callable, store: Path, statuses: Callable):
+    spec = tiny_spec()
+    with open_run(spec, colour="blue") as tracker:
+        tracker.metrics({"value": 1.5}, 3)
+        tracker.tags({"shape": "round"})
+        tracker.text("hello", "note.txt")
+        assert statuses(store) == ["RUNNING"]
+    assert statuses(store) == ["FINISHED"]
+    stored = MlflowClient().get_run(tracker.run_id)
+    assert stored.data.metrics == {"value": 1.5}
+    assert stored.data.tags["colour"] == "blue"
+    assert stored.data.tags["shape"] == "round"
+    assert stored.data.tags["spec_hash"] == spec.identity
+
+
+@pytest.mark.parametrize(
+    ("error", "status"), [(ValueError, "FAILED"), (KeyboardInterrupt, "KILLED"), (SystemExit, "FAILED")]
+)
+def test_end_state_and_metrics_of_a_broken_run(
+    tiny_spec: Callable, store: Path, statuses: Callable, error: type[BaseException], status: str
+):
+    """What was noted before an error is in the store; after an interruption it is not: a resumed run notes it."""
+    with pytest.raises(error), open_run(tiny_spec()) as tracker:  # noqa: PT012
+        tracker.metrics({"value": 2.0})
+        raise error
+    assert statuses(store) == [status]
+    kept = {} if status == "KILLED" else {"value": 2.0}
+    assert MlflowClient().get_run(tracker.run_id).data.metrics == kept
+
+
+def test_a_run_that_diverges_says_so_until_it_is_taken_up_again(tiny_spec: Callable, store: Path, statuses: Callable):
+    with pytest.raises(DivergedError), open_run(tiny_spec()) as tracker:
+        raise DivergedError("the query loss is nan at iteration 3")
+    stored = MlflowClient().get_run(tracker.run_id)
+    assert statuses(store) == ["FAILED"]
+    assert stored.data.tags[DIVERGED] == "the query loss is nan at iteration 3"
+    assert has_diverged(stored)
+    with (
+        pytest.raises(OSError, match="disk full"),
+        track(tiny_spec(), experiment="tests", name="a run", tags={}, resumed_run=tracker.run_id),
+    ):
+        raise OSError("disk full")
+    assert not has_diverged(MlflowClient().get_run(tracker.run_id))
+
+
+def test_a_summary_that_was_edited_meanwhile_stops_no_resumed_run(tiny_spec: Callable, store: Path, statuses: Callable):
+    """It is no part of the identity, so it may change; a parameter in MLflow may not."""
+    spec = tiny_spec()
+    with pytest.raises(KeyboardInterrupt), open_run(spec) as tracker:
+        raise KeyboardInterrupt
+    edited = spec.model_copy(update={"summary": "said in other words"})
+    assert edited.identity == spec.identity
+    with track(edited, experiment="tests", name="a run", tags={}, resumed_run=tracker.run_id) as again:
+        assert again.run_id == tracker.run_id
+    assert statuses(store) == ["FINISHED"]
+
+
+def test_default_store_is_in_the_working_folder(
+    tiny_spec: Callable, store: Path, statuses: Callable, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.delenv("MLFLOW_TRACKING_URI")
+    with open_run(tiny_spec()) as tracker:
+        pass
+    assert tracker.uri == "sqlite:///mlflow.db"
+    assert statuses(store) == ["FINISHED"]
+
+
+@pytest.mark.usefixtures("store")
+def test_an_experiment_is_made_once(tiny_spec: Callable):
+    identifiers = set()
+    for _ in range(2):
+        with open_run(tiny_spec()) as tracker:
+            identifiers.add(tracker.experiment_id)
+    assert len(identifiers) == 1
+
+
+@pytest.fixture
+def interrupt_inside() -> Iterator[Callable[[str], None]]:
+    """Send a signal to this process in the middle of the transaction of the first statement that begins so."""
+    listeners: list[Callable[..., None]] = []
+
+    def arm(beginning: str, number: int = signal.SIGINT) -> None:
+        def listener(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
+            if statement.startswith(beginning) and not fired:
+                fired.append(statement)
+                signal.raise_signal(number)
+
+        fired: list[str] = []
+        listeners.append(listener)
+        sqlalchemy.event.listen(Engine, "after_cursor_execute", listener)
+
+    yield arm
+    for listener in listeners:
+        sqlalchemy.event.remove(Engine, "after_cursor_execute", listener)
+
+
+@pytest.mark.parametrize(
+    "statement", ["INSERT INTO runs", "INSERT INTO params", "INSERT INTO metrics", "INSERT INTO tags"]
+)
+def test_interrupted_while_mlflow_writes(
+    tiny_spec: Callable, store: Path, statuses: Callable, interrupt_inside: Callable, statement: str
+):
+    """The write is completed, then the interruption goes on: the run is KILLED, and the database not left locked."""
+    interrupt_inside(statement)
+    with pytest.raises(KeyboardInterrupt), open_run(tiny_spec(), colour="blue") as tracker:  # noqa: PT012
+        tracker.metrics({"value": 2.0})
+        tracker.flush()
+        pytest.fail("the interruption was lost")
+    assert statuses(store) == ["KILLED"]
+    assert mlflow.active_run() is None
+    with open_run(tiny_spec()):
+        pass
+    assert statuses(store) == ["KILLED", "FINISHED"]
+
+
+def test_sigterm_without_a_handler_of_pythons_is_left_to_the_system():
+    """Outside a command SIGTERM is the system's: it is neither held nor replaced."""
+    before = signal.getsignal(signal.SIGTERM)
+    Tracker(CountingClient(), "run", "0", "memory").flush()
+    assert signal.getsignal(signal.SIGTERM) is before
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_a_second_interruption_goes_through_at_once():
+    reached = []
+
+    class SlowClient(CountingClient):
+        def log_batch(self, *_: Any, **__: Any) -> None:
+            signal.raise_signal(signal.SIGINT)
+            reached.append("after the first")
+            signal.raise_signal(signal.SIGINT)
+            reached.append("after the second")
+
+    tracker = Tracker(SlowClient(), "run", "0", "memory")
+    tracker.metrics({"value": 1.0})
+    with pytest.raises(KeyboardInterrupt):
+        tracker.flush()
+    assert reached == ["after the first"]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_threads_other_than_the_main_one_may_write():
+    client = CountingClient()
+    tracker = Tracker(client, "run", "0", "memory")
+    tracker.metrics({"value": 1.0})
+    thread = threading.Thread(target=tracker.flush)
+    thread.start()
+    thread.join()
+    assert len(client.batches) == 1
+
+
+def test_four_processes_on_one_new_database(tmp_path: Path, root: Path, statuses: Callable):
+    """They make the tables and the experiment together; every one of them ends well."""
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(root),
+        "MLFLOW_TRACKING_URI": f"sqlite:///{tmp_path / 'mlflow.db'}",
+    }
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", OPEN_AND_CLOSE, str(number)],
+            cwd=tmp_path,
+            env=environment,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for number in range(4)
+    ]
+    errors = [process.communicate(timeout=180)[1] for process in processes]
+    assert [process.returncode for process in processes] == [0] * 4, "\n".join(errors)
+    assert statuses(tmp_path / "mlflow.db") == ["FINISHED"] * 4

@@ -1,0 +1,102 @@
+from collections import OrderedDict
+
+import pytest
+import torch
+from torch import nn
+from torchvision.models import resnet18
+
+from arelu_meta import activations
+from arelu_meta.surgery import swap
+from arelu_meta.training.layer_rates import layer_groups
+
+
+class Small(nn.Module):
+    """Three layers with parameters, the second with an activation of two (AReLU), and one without any."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Linear(3, 4)
+        self.middle = nn.Sequential(nn.Linear(4, 5), activations.factory("arelu")())
+        self.pool = nn.Flatten()
+        self.head = nn.Linear(5, 2)
+
+
+def test_rates_and_weight_decay_by_hand():
+    """Layers first, middle, head at lr 0.8 and decay 0.5: 0.2, 0.4, 0.8; middle's activation 3 times 0.4."""
+    network = Small()
+    groups = layer_groups(
+        network,
+        lr=0.8,
+        weight_decay=0.01,
+        activation_lr_multiplier=3.0,
+        activation_weight_decay=0.002,
+        layer_decay=0.5,
+    )
+    members = [
+        list(network.first.parameters()),
+        list(network.middle[0].parameters()),
+        list(network.middle[1].parameters()),
+        list(network.head.parameters()),
+    ]
+    assert [[id(p) for p in group["params"]] for group in groups] == [[id(p) for p in group] for group in members]
+    assert [group["lr"] for group in groups] == pytest.approx([0.2, 0.4, 1.2, 0.8])
+    assert [group["base_lr"] for group in groups] == [group["lr"] for group in groups]
+    assert [group["weight_decay"] for group in groups] == [0.01, 0.01, 0.002, 0.01]
+
+
+def test_a_sequence_is_taken_apart_into_its_layers():
+    """Two convolutions, each with its norm and activation, and a head: 0.25, 0.5, 1; one group of weights for each."""
+    features = nn.Sequential(
+        nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), activations.build("arelu"), nn.Conv2d(4, 4, 3), nn.BatchNorm2d(4)
+    )
+    network = nn.Sequential(OrderedDict(features=features, flat=nn.Flatten(), head=nn.Linear(4, 2)))
+    groups = layer_groups(network, lr=1.0, layer_decay=0.5)
+    assert [(group["lr"], len(group["params"])) for group in groups] == [(0.25, 4), (0.25, 2), (0.5, 4), (1.0, 2)]
+
+
+def test_blocks_of_a_stage_are_layers_and_activations_are_not():
+    """resnet18 of torchvision: conv1, bn1, eight blocks and fc are eleven rates, from 0.5^10 to 1, swapped or not."""
+    network = resnet18()
+    rates = [0.5**depth for depth in range(10, -1, -1)]
+    assert [group["lr"] for group in layer_groups(network, lr=1.0, layer_decay=0.5)] == rates
+    swap(network, "arelu")
+    assert sorted({group["lr"] for group in layer_groups(network, lr=1.0, layer_decay=0.5)}) == rates
+
+
+def test_an_activation_behind_the_head_is_as_slow_as_the_first_layer():
+    """As in networks that make their one activation last: it is called before the head, who knows where."""
+    network = nn.Sequential(OrderedDict(body=nn.Linear(2, 2), head=nn.Linear(2, 2), act=activations.build("arelu")))
+    groups = layer_groups(network, lr=1.0, layer_decay=0.5)
+    assert [(group["lr"], len(group["params"])) for group in groups] == [(0.5, 2), (0.5, 2), (1.0, 2)]
+
+
+def test_plain_settings_give_all_the_same_rate():
+    groups = layer_groups(Small(), lr=0.1, weight_decay=0.5)
+    assert {group["lr"] for group in groups} == {0.1}
+    assert [group["weight_decay"] for group in groups] == [0.5, 0.5, 0.0, 0.5]
+
+
+def test_parameters_of_the_network_itself_are_a_layer():
+    network = Small()
+    network.scale = nn.Parameter(torch.ones(1))  # named before the children
+    groups = layer_groups(network, lr=1.0, layer_decay=0.5)
+    assert [group["lr"] for group in groups] == [0.125, 0.25, 0.5, 0.5, 1.0]
+    assert groups[0]["params"][0] is network.scale
+
+
+@pytest.mark.parametrize("activation", ["arelu", "relu", "prelu", "maxout", "pau"])
+@pytest.mark.parametrize("backbone", ["mnist_conv", "resnet18", "unet"])
+def test_every_parameter_is_in_exactly_one_group(backbone: str, activation: str):
+    from arelu_meta import backbones
+    from arelu_meta.activations.parameters import activation_parameters
+
+    options = {"filters": 2} if backbone == "unet" else {}
+    network = backbones.build(
+        backbone, activation=activations.factory(activation), channels=1, image_size=(32, 32), classes=2, **options
+    )
+    groups = layer_groups(network, lr=0.1, weight_decay=1.0, activation_weight_decay=2.0)
+    grouped = [id(parameter) for group in groups for parameter in group["params"]]
+    assert sorted(grouped) == sorted(id(parameter) for parameter in network.parameters())
+    own = {id(parameter) for group in groups if group["weight_decay"] == 2 for parameter in group["params"]}
+    assert own == {id(parameter) for parameter in activation_parameters(network).values()}
+    assert bool(own) == (activation not in ("relu", "maxout"))

@@ -1,0 +1,193 @@
+"""The loops: what they report, what ends them, what they leave alone, what they hold in memory."""
+
+import copy
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+import torch
+from torch import nn
+
+from arelu_meta import data, learners
+from arelu_meta.data.episodes import Episode, EpisodeSampler
+from arelu_meta.errors import DivergedError
+from arelu_meta.learners.engines.func_engine import FuncEngine
+from arelu_meta.learners.learner import Learner, StepOutcome
+from arelu_meta.training.meta import evaluate, make_optimizer, meta_train, validate
+from tests.learners.small_problems import episodes, own_net
+
+PROJECT = Path(__file__).resolve().parents[2]
+
+
+class Quadratic:
+    """A learner whose loss is (w - 1)^2 / 2, whatever the episodes; it notes the mode the network is in."""
+
+    outer_optimizer: Literal["adam", "sgd"] = "adam"
+
+    def __init__(self, start: float) -> None:
+        self.network = nn.Linear(1, 1, bias=False).double()
+        nn.init.constant_(self.network.weight, start)
+        self.modes: list[bool] = []
+        self.progress: list[float] = []
+
+    def parameter_groups(self, lr: float) -> list[dict[str, Any]]:
+        return [{"params": list(self.network.parameters()), "lr": lr}]
+
+    def meta_step(self, episodes: Episode, *, progress: float, share: float = 1.0) -> StepOutcome:
+        self.modes.append(self.network.training)
+        self.progress.append(progress)
+        loss = ((self.network.weight - 1) ** 2 / 2).sum()
+        (loss * share).backward()
+        return StepOutcome(loss.detach(), torch.linspace(0.25, 0.75, len(episodes)))
+
+
+def train(learner: Any, *, lr: float = 0.1, **options: Any) -> list[Any]:
+    return list(meta_train(learner, make_optimizer(learner, lr), episodes, **options))
+
+
+def test_iterations_report_the_loss_before_the_update():
+    """At w = 3 the loss is 2; Adam's first step is lr against the sign of the gradient, so w = 2.9, loss 1.9^2 / 2."""
+    learner = Quadratic(3.0)
+    steps = train(learner, iterations=2)
+    assert [step.number for step in steps] == [1, 2]
+    assert [step.loss for step in steps] == pytest.approx([2.0, 1.9**2 / 2], rel=1e-6)
+    assert [step.accuracy for step in steps] == [0.5, 0.5]
+    assert learner.modes == [True, True]
+
+
+def test_plain_sgd_where_the_learner_wants_it():
+    """w = 3, gradient 2: a step of 0.1 gives 2.8, loss 1.8^2 / 2."""
+    learner = Quadratic(3.0)
+    learner.outer_optimizer = "sgd"
+    assert [step.loss for step in train(learner, iterations=2)] == pytest.approx([2.0, 1.8**2 / 2])
+
+
+def test_progress_runs_from_zero_to_one_and_a_resumed_run_goes_on():
+    learner = Quadratic(3.0)
+    assert [step.number for step in train(learner, iterations=4, done=1)] == [2, 3, 4]
+    assert learner.progress == [0.25, 0.5, 0.75]
+
+
+def test_the_outer_rate_is_halved_again_and_again():
+    """SGD from w = 3 with rates 0.1, 0.1, 0.05, 0.05, 0.025: w - 1 = 2, 1.8, 1.62, 1.539, 1.46205."""
+    learner = Quadratic(3.0)
+    learner.outer_optimizer = "sgd"
+    losses = [step.loss for step in train(learner, iterations=5, halve_lr_every=2)]
+    assert losses == pytest.approx([rest**2 / 2 for rest in (2.0, 1.8, 1.62, 1.539, 1.46205)])
+
+
+@pytest.mark.parametrize("start", [float("nan"), float("inf")])
+def test_a_loss_that_is_not_finite_ends_training_before_the_update(start):
+    learner = Quadratic(start)
+    with pytest.raises(DivergedError, match=r"at iteration 1, episode 0 of the batch; lower --inner-lr or --outer-lr"):
+        train(learner, iterations=2)
+    assert learner.network.weight.item() == pytest.approx(start, nan_ok=True)
+
+
+@pytest.mark.parametrize("method", ["maml", "fomaml", "anil", "meta_sgd", "mamlpp", "reptile", "protonet"])
+@pytest.mark.parametrize("half", ["support_x", "query_x"])
+def test_the_error_names_the_iteration_and_the_episode(method, half):
+    """Episode 2 of the third batch holds a pixel that is not a number."""
+    network, drawn = own_net(), []
+
+    def next_episodes() -> Episode:
+        drawn.append(1)
+        batch = episodes(4, seed=len(drawn))
+        if len(drawn) == 3:
+            getattr(batch, half)[2, 0, 0, 0, 0] = float("nan")
+        return batch
+
+    learner = learners.build(method, network, inner_lr=0.1, inner_steps=2)
+    steps = meta_train(learner, make_optimizer(learner, 0.01), next_episodes, iterations=5)
+    assert [next(steps).number, next(steps).number] == [1, 2]
+    weights = [parameter.detach().clone() for parameter in network.parameters()]
+    with pytest.raises(DivergedError, match="query loss is nan at iteration 3, episode 2 of the batch"):
+        next(steps)
+    assert all(torch.equal(*pair) for pair in zip(weights, network.parameters(), strict=True))
+
+
+@pytest.fixture(scope="module")
+def sampler() -> EpisodeSampler:
+    return EpisodeSampler(data.load("digits"), ways=3, shots=1, queries=4)
+
+
+def maml_with_dropout(rate: float = 0.5) -> Learner:
+    torch.manual_seed(0)
+    network = nn.Sequential(nn.Flatten(), nn.Linear(28 * 28, 8), nn.Dropout(rate), nn.Tanh(), nn.Linear(8, 3))
+    return learners.build("maml", network, inner_lr=0.1, inner_steps=2)
+
+
+def test_evaluation_does_not_depend_on_the_batch(sampler):
+    """Dropout is off in evaluation mode, tasks are independent: seven episodes in parts of 2, 3 or all at once."""
+    numbers = sampler.draw(7, torch.Generator().manual_seed(0))
+    tables = [evaluate(maml_with_dropout(), sampler, numbers, batch=batch) for batch in (2, 3, 32)]
+    assert tables[0].shape == (7, 3)
+    assert all(torch.equal(tables[0], table) for table in tables[1:])
+
+
+def test_validation_is_the_mean_of_the_last_column(sampler):
+    numbers = sampler.draw(5, torch.Generator().manual_seed(0))
+    expected = evaluate(maml_with_dropout(), sampler, numbers)[:, -1].mean().item()
+    assert validate(maml_with_dropout(), sampler, numbers, batch=2) == pytest.approx(expected)
+
+
+def test_training_lowers_the_loss_and_evaluation_changes_nothing(sampler):
+    fixed = sampler.episodes(sampler.draw(4, torch.Generator().manual_seed(0)))
+    learner = maml_with_dropout(0.0)
+    optimizer = make_optimizer(learner, 0.01)
+    losses = [step.loss for step in meta_train(learner, optimizer, lambda: fixed, iterations=8)]
+    assert losses[-1] < losses[0]
+    before = copy.deepcopy(learner.network.state_dict())
+    evaluate(learner, sampler, sampler.draw(3, torch.Generator().manual_seed(1)))
+    assert all(torch.equal(value, before[key]) for key, value in learner.network.state_dict().items())
+
+
+def peak_bytes(chunk: int, *, vectorise: bool) -> int:
+    """Most bytes of tensors alive at once in one outer step of 32 tasks, by the allocator's own count."""
+    learner = learners.build("maml", own_net("arelu"), inner_lr=0.1, inner_steps=3, chunk=chunk)
+    learner.engine = FuncEngine(vectorise=vectorise)
+    batch = episodes(32)
+    learner.meta_step(batch[:1], progress=0.0)  # the gradients themselves are there from now on
+    with torch.profiler.profile(profile_memory=True, activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+        learner.meta_step(batch, progress=0.0)
+    changes = [event for event in profile.profiler.kineto_results.events() if event.name() == "[memory]"]
+    running = peak = 0
+    for change in sorted(changes, key=lambda event: event.start_ns()):
+        running += change.nbytes()
+        peak = max(peak, running)
+    assert len(changes) > 100
+    return peak
+
+
+@pytest.mark.parametrize("vectorise", [True, False])
+def test_chunks_of_4_cut_the_peak_of_32_tasks_to_under_a_third(vectorise):
+    """An eighth of the graph is held at a time; what does not depend on the number of tasks comes on top."""
+    whole, parts = (peak_bytes(chunk, vectorise=vectorise) for chunk in (0, 4))
+    assert parts < whole / 3
+    assert parts > whole / 16  # the count counts something
+
+
+RSS_SCRIPT = """
+import torch
+from arelu_meta import learners
+from arelu_meta.training.meta import make_optimizer, meta_train
+from tests.learners.small_problems import episodes, own_net
+
+torch.set_num_threads(1)
+learner = learners.build("maml", own_net("arelu"), engine={engine!r}, inner_lr=0.05, inner_steps=1)
+batch = episodes(2)
+for step in meta_train(learner, make_optimizer(learner, 0.001), lambda: batch, iterations=500):
+    if step.number in (100, 500):
+        print(open("/proc/self/statm").read().split()[1])
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="resident memory is read from /proc")
+@pytest.mark.parametrize("engine", ["func", pytest.param("higher", marks=pytest.mark.slow)])
+def test_memory_does_not_grow_from_iteration_100_to_500(engine):
+    script = RSS_SCRIPT.format(engine=engine)
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=PROJECT)
+    early, late = (int(pages) for pages in run.stdout.split())
+    assert late < 1.01 * early
