@@ -63,8 +63,8 @@ class EpisodeExecution(Execution):
 
     chunk: Annotated[int, Field(ge=0)] = 0
     """episodes held in memory at once; 0: the whole batch"""
-    compile: bool = True
-    """record the outer step once that pays, and repeat its operations: the same results, sooner"""
+    record_steps: bool = True
+    """record the operations of the outer step and replay them: same results, faster"""
 
 
 class TrainingExecution(Execution):

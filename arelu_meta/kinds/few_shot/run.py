@@ -56,7 +56,7 @@ def run_few_shot(spec: FewShotSpec, execution: EpisodeExecution, bar: progress.B
         images = split.train
         learner = build_learner(spec, images.channels, images.image_size, chunk=execution.chunk, device=device)
         check_forward(learner.network, images.pixels(torch.arange(2, device=device)))
-        if execution.compile:
+        if execution.record_steps:
             repeat_steps(learner)
         with session(
             spec,

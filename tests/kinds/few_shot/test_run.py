@@ -134,7 +134,7 @@ def test_same_seed_same_bits(tiny_spec: SpecMaker, memory: list, activation: str
 def test_recorded_steps_give_the_same_bits(tiny_spec: SpecMaker, memory: list, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(few_shot, "repeat_steps", partial(repeat_steps, after=1))
     spec = tiny_spec(training={"iterations": 4})
-    recorded, plain = (run(spec, EpisodeExecution(device="cpu", compile=compiled)) for compiled in (True, False))
+    recorded, plain = (run(spec, EpisodeExecution(device="cpu", record_steps=record)) for record in (True, False))
     assert same_weights(recorded.network, plain.network)
     assert np.array_equal(recorded.episodes, plain.episodes)
     assert recorded.recording_seconds > 0 == plain.recording_seconds
