@@ -1,28 +1,69 @@
-"""What every command has: a parser whose errors are one line, and an exit code for everything that can go wrong."""
+"""What every command has: a parser whose errors are one line, and an exit code for everything that can go wrong.
+
+Library code names arguments of its functions in backquotes; a command shows those that are its flags as flags.
+"""
 
 import argparse
+import re
 import signal
 import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from contextvars import ContextVar
 from types import FrameType
 from typing import Any, NoReturn
 
 from arelu_meta import __version__
 from arelu_meta.errors import InputError, RunError
 
+_PARSERS: ContextVar[list["Parser"] | None] = ContextVar("parsers of the running command", default=None)
+_PUNCTUATION = str.maketrans("", "", "[](),\"'")  # of Python's tuples and strings
+_ARGUMENT = re.compile(r"`([A-Za-z_]\w*)(?:=([^`]*))?`")
+
 
 class Parser(argparse.ArgumentParser):
-    """An argument parser whose errors are one line with the near flag, like all other wrong input."""
+    """An argument parser whose errors are one line with the near flag, like all other wrong input.
+
+    While `main` runs a command, messages are written with the flags of its parsers.
+    """
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
+        if (parsers := _PARSERS.get()) is not None:
+            parsers.append(self)
         if options.get("add_help", True):
             self.add_argument("--version", action="version", version=f"arelu_meta {__version__}")
 
     def error(self, message: str) -> NoReturn:
         """Raise instead of printing the usage."""
         raise InputError(message)
+
+    def flags(self) -> list[str]:
+        """Give the long forms of all flags."""
+        return [flag for flag in self._option_string_actions if flag.startswith("--")]
+
+
+def arguments_as_flags(message: str, flags: Collection[str] = ()) -> str:
+    """Write the arguments that a message names in backquotes as flags, where there are such flags, or without quotes.
+
+    >>> arguments_as_flags('lower `inner_lr`, or set `engine="func"`', ["--inner-lr", "--engine"])
+    'lower --inner-lr, or set --engine func'
+    >>> arguments_as_flags('lower `inner_lr`, or set `engine="func"`')
+    'lower inner_lr, or set engine="func"'
+    """
+
+    def written(found: re.Match[str]) -> str:
+        name, value = found.groups()
+        flag = f"--{name.replace('_', '-')}"
+        if flag not in flags:
+            return found[0].strip("`")
+        if value in (None, "True"):
+            return flag
+        if value == "False":
+            return f"--no-{flag.removeprefix('--')}"
+        return f"{flag} {'none' if value == 'None' else value.translate(_PUNCTUATION)}"
+
+    return _ARGUMENT.sub(written, message)
 
 
 def main(command: Callable[[Sequence[str] | None], None], argv: Sequence[str] | None = None) -> int:
@@ -31,15 +72,19 @@ def main(command: Callable[[Sequence[str] | None], None], argv: Sequence[str] | 
     Wrong input 2, a run that cannot go on 1, an interruption 130 (SIGTERM 143).
     """
     previous, formatwarning = signal.signal(signal.SIGTERM, terminate), warnings.formatwarning
-    warnings.formatwarning = lambda message, *_where, **_line: f"warning: {message}\n"
+    parsers: list[Parser] = []
+    token = _PARSERS.set(parsers)
+
+    def line(kind: str, message: object) -> str:
+        flags = {flag for parser in parsers for flag in parser.flags()}
+        return f"{kind}: {arguments_as_flags(str(message), flags)}\n"
+
+    warnings.formatwarning = lambda message, *_where, **_line: line("warning", message)
     try:
         command(argv)
-    except InputError as error:
-        sys.stderr.write(f"error: {error}\n")
-        return 2
-    except RunError as error:
-        sys.stderr.write(f"error: {error}\n")
-        return 1
+    except (InputError, RunError) as error:
+        sys.stderr.write(line("error", error))
+        return 2 if isinstance(error, InputError) else 1
     except Terminated:
         sys.stderr.write("terminated\n")
         return 143
@@ -49,6 +94,7 @@ def main(command: Callable[[Sequence[str] | None], None], argv: Sequence[str] | 
     finally:
         signal.signal(signal.SIGTERM, previous)
         warnings.formatwarning = formatwarning
+        _PARSERS.reset(token)
     return 0
 
 

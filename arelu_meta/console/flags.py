@@ -65,8 +65,7 @@ def parse(
     _add_flags(parser.add_argument_group("execution (no part of the result)"), execution_class())
     given, rest = parser.parse_known_args(arguments)
     if rest:
-        known = [option for option in parser._option_string_actions if option.startswith("--")]
-        raise InputError(f"unknown flag {rest[0]!r}; {suggestion(rest[0], known)}")
+        raise InputError(f"unknown flag {rest[0]!r}; {suggestion(rest[0], parser.flags())}")
     flags = {name: value for name, value in vars(given).items() if value is not None and name != "task"}
     spec = validated(spec_class, _replace(spec_class, values, flags), FLAGS)
     fields = execution_class.model_fields

@@ -5,6 +5,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from arelu_meta.console.command_line import arguments_as_flags
 from arelu_meta.errors import InputError, suggestion
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
@@ -29,7 +30,8 @@ def _one_line(model: type[BaseModel], problem: ErrorDetails, where: str) -> str:
     if problem["type"] == "missing":
         return f"{place}: {key} is missing"
     if problem["type"] == "value_error":
-        return f"{problem['ctx']['error']}" if where == FLAGS else f"{place}: {problem['ctx']['error']}"
+        message = str(problem["ctx"]["error"])
+        return message if where == FLAGS else f"{place}: {arguments_as_flags(message)}"  # a file has keys, no flags
     message = problem["msg"].replace("Input should be", "must be").replace("greater than or equal to", "at least")
     if where == FLAGS:
         flag = next((part for part in sections if part.endswith("_options")), key).replace("_", "-")

@@ -63,3 +63,72 @@ def test_a_warning_is_one_line_while_a_command_runs():
     assert command_line.main(command, []) == 0
     assert seen == ["warning: the files are not the publisher's\n"]
     assert warnings.formatwarning is before
+
+
+@pytest.mark.parametrize(
+    ("message", "line"),
+    [
+        ("lower `inner_lr`", "lower --inner-lr"),
+        ('use `engine="func"`', "use --engine func"),
+        ("set `milestones=(50, 75)`", "set --milestones 50 75"),
+        ("set `limit=None`", "set --limit none"),
+        ("leave out `resume`", "leave out --resume"),
+        ("set `resume=True`", "set --resume"),
+        ("set `resume=False`", "set --no-resume"),
+        ('lower `ways`, or use `method="maml"`', 'lower ways, or use method="maml"'),
+        ("`make setup` installs it", "`make setup` installs it"),
+    ],
+)
+@pytest.mark.parametrize("error", [InputError, RunError])
+def test_arguments_named_by_the_library_are_shown_as_flags_of_the_command(
+    capsys: pytest.CaptureFixture[str], error: type[Exception], message: str, line: str
+):
+    def command(argv: Sequence[str] | None) -> None:
+        first = command_line.Parser(add_help=False)
+        first.add_argument("--inner-lr")
+        parser = command_line.Parser()
+        for flag in ("--engine", "--milestones", "--limit"):
+            parser.add_argument(flag)
+        parser.add_argument_group("how").add_argument("--resume", action=argparse.BooleanOptionalAction)
+        parser.parse_args(argv)
+        raise error(message)
+
+    assert command_line.main(command, []) == (2 if error is InputError else 1)
+    assert capsys.readouterr().err == f"error: {line}\n"
+
+
+def test_flags_are_those_of_the_command_that_runs(capsys: pytest.CaptureFixture[str]):
+    """A parser of an earlier command, or of none, does not count."""
+
+    def first(_argv: Sequence[str] | None) -> None:
+        command_line.Parser().add_argument("--ways")
+
+    def second(_argv: Sequence[str] | None) -> None:
+        raise InputError("lower `ways`")
+
+    command_line.Parser().add_argument("--ways")
+    assert command_line.main(first, []) == 0
+    assert command_line.main(second, []) == 2
+    assert capsys.readouterr().err == "error: lower ways\n"
+
+
+def test_flags_of_a_subcommand_count(capsys: pytest.CaptureFixture[str]):
+    def command(argv: Sequence[str] | None) -> None:
+        parser = command_line.Parser()
+        parser.add_subparsers(dest="what").add_parser("show").add_argument("--out")
+        parser.parse_args(argv)
+        raise InputError("choose another `out`")
+
+    assert command_line.main(command, ["show"]) == 2
+    assert capsys.readouterr().err == "error: choose another --out\n"
+
+
+def test_a_warning_names_flags_too():
+    seen = []
+
+    def command(_argv: Sequence[str] | None) -> None:
+        command_line.Parser().add_argument("--lr")
+        seen.append(warnings.formatwarning("`lr` is high", UserWarning, "training.py", 1))
+
+    assert command_line.main(command, []) == 0
+    assert seen == ["warning: --lr is high\n"]

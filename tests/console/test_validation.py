@@ -1,6 +1,7 @@
 from typing import Any
 
 import pytest
+from pydantic import BaseModel, model_validator
 
 from arelu_meta.console.validation import FLAGS, validated
 from arelu_meta.errors import InputError
@@ -61,3 +62,24 @@ def test_not_a_number(value: str):
 
 def test_wrong_option_value_names_the_flag():
     assert complaint(FLAGS, values(network={"activation_options": {"alpha": [1]}})).startswith("--activation-options")
+
+
+class Consistent(BaseModel):
+    low: int
+    high: int
+
+    @model_validator(mode="after")
+    def _ordered(self) -> "Consistent":
+        if self.low > self.high:
+            raise InputError("`low` is above `high`; lower `low`")
+        return self
+
+
+@pytest.mark.parametrize(
+    ("where", "message"),
+    [(FLAGS, "`low` is above `high`; lower `low`"), ("a.toml", "a.toml: low is above high; lower low")],
+)
+def test_arguments_in_messages_are_keys_of_a_file_and_left_to_the_command_for_flags(where: str, message: str):
+    with pytest.raises(InputError) as raised:
+        validated(Consistent, {"low": 2, "high": 1}, where)
+    assert str(raised.value) == message
