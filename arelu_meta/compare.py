@@ -19,7 +19,7 @@ from arelu_meta.comparison.selection import read_only
 from arelu_meta.console import catalog, command_line
 from arelu_meta.console.tables import text_table
 from arelu_meta.console.validation import FLAGS, validated
-from arelu_meta.errors import InputError, RunError
+from arelu_meta.errors import InputError, RunError, first_line
 from arelu_meta.kinds.execution import MOST_THREADS, Execution, seed_numbers
 
 
@@ -126,8 +126,9 @@ def _compare(
         sys.stderr.write(f"to go on where it stopped: {words}\n")
         raise
     except (MlflowException, OSError) as error:
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise RunError(f"the store or the disk failed: {reason}; to go on where it stopped: {words}") from error
+        raise RunError(
+            f"the store or the disk failed: {first_line(error)}; to go on where it stopped: {words}"
+        ) from error
     places = [("report", f"{done.folder}/"), *where_to_look(done.record.run_id, done.record.experiment_id, store_uri())]
     said = "no cell has finished" if done.findings.runs.empty else summary(done.findings)
     sys.stdout.write(f"{said}\n\n{block('where it is', places)}\n")

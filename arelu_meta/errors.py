@@ -31,6 +31,15 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> InputError:
     return InputError(f"unknown {kind} {name!r}; {suggestion(name, known)}")
 
 
+def first_line(error: BaseException) -> str:
+    """Give the first line of an error's message, or its type where it has none.
+
+    >>> first_line(KeyError("name")), first_line(ValueError())
+    ("'name'", 'ValueError')
+    """
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
 class RunError(RuntimeError):
     """A run cannot go on: a loss that is no longer finite, a store that went away."""
 

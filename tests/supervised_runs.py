@@ -68,7 +68,7 @@ def merged(values: dict[str, Any], sections: dict[str, Any]) -> dict[str, Any]:
 @pytest.fixture
 def no_model(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leave the network out of the store: tracing it takes longer than all the rest of a tiny run."""
-    monkeypatch.setattr(Tracker, "network", lambda *_: None)
+    monkeypatch.setattr(Tracker, "log_network", lambda *_: None)
 
 
 def interrupted_after(advances: int) -> progress.Bar:

@@ -1,6 +1,6 @@
 import pytest
 
-from arelu_meta.errors import InputError, RunError, suggestion, unknown
+from arelu_meta.errors import InputError, RunError, first_line, suggestion, unknown
 
 KNOWN = ["relu", "arelu", "tanh"]
 
@@ -24,3 +24,11 @@ def test_unknown_says_kind_and_name():
 def test_callers_catch_wrong_input_as_value_error():
     assert issubclass(InputError, ValueError)
     assert not issubclass(RunError, ValueError)
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [(ValueError("\n one\ntwo"), "one"), (OSError(), "OSError"), (RuntimeError(" \n"), "RuntimeError")],
+)
+def test_the_first_line_of_an_error(error: Exception, line: str):
+    assert first_line(error) == line

@@ -61,7 +61,7 @@ BAD = [
         "shots + queries = 120; lower --shots, or --queries (in validation and test --test-queries)",
     ),
     ("--test-queries 40", "shots + queries = 41; lower --shots, or --queries (in validation and test --test-queries)"),
-    ("--device cudda", "device 'cudda' is not available here; use --device cpu"),
+    ("--device cudda", "device 'cudda' is not available here; set"),
     ("--task digits_classify", "is of kind 'classify'; run it with python -m arelu_meta.classify"),
     ("--activation-options alpha=abc", "activation 'arelu' cannot be made with alpha='abc'"),
     ("--backbone-options channels=3", "unknown option of backbone 'mnist_conv': 'channels'"),

@@ -13,7 +13,7 @@ from arelu_meta.benchmarks.timing import interleaved
 from arelu_meta.data.episodes import EpisodeSampler
 from arelu_meta.data.imageset import ImageSet
 from arelu_meta.learners.repeated_step import repeat_steps
-from arelu_meta.runtime.allocator import keep_freed_memory
+from arelu_meta.runtime.hardware import keep_freed_memory
 from arelu_meta.training.meta import make_optimizer, meta_train
 
 NARROW = Setting()
@@ -24,11 +24,11 @@ RECORDED = "func, recorded"
 
 def bench_maml(root: str | None = None) -> Iterator[BenchReport]:
     """Compare the step of a narrow and of a wide network, then whole iterations."""
-    keep_freed_memory()
     train = mnist_or_digits(root).train
-    yield _steps(NARROW, repeats=9)
-    yield _steps(WIDE, repeats=5)
-    yield _iterations(train)
+    with keep_freed_memory():
+        yield _steps(NARROW, repeats=9)
+        yield _steps(WIDE, repeats=5)
+        yield _iterations(train)
 
 
 def _steps(setting: Setting, repeats: int) -> BenchReport:

@@ -10,7 +10,7 @@ from arelu_meta.comparison.claim import Claims
 from arelu_meta.comparison.grid import Cell
 from arelu_meta.comparison.job import SECONDS, Job, Outcome
 from arelu_meta.console import progress
-from arelu_meta.errors import DivergedError, InputError, StoreError
+from arelu_meta.errors import DivergedError, InputError, StoreError, first_line
 from arelu_meta.kinds.run import run
 from arelu_meta.store.connection import has_diverged, open_store
 from arelu_meta.store.run_folder import RunFolder
@@ -29,8 +29,7 @@ def run_cell(job: Job, bar: progress.Bar = progress.silent) -> Outcome:
         with FileLock(folder.path / "lock"):
             return _run_locked(job, folder, bar, start)
     except Exception as error:
-        lines = str(error).strip().splitlines()
-        reason = lines[0] if isinstance(error, InputError) else f"{type(error).__name__}: {lines[0] if lines else ''}"
+        reason = first_line(error) if isinstance(error, InputError) else f"{type(error).__name__}: {first_line(error)}"
         # The store was there when the comparison began: it is away, and may come back.
         final = isinstance(error, InputError) and not isinstance(error, StoreError)
         return Outcome(job.cell, reason=reason, final=final, seconds=time.monotonic() - start)

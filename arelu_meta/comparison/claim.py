@@ -17,7 +17,7 @@ from mlflow.exceptions import MlflowException
 from pydantic import BaseModel, ValidationError
 
 from arelu_meta.errors import InputError
-from arelu_meta.runtime.signals import uninterrupted
+from arelu_meta.runtime.signals import hold_signals
 
 TAG = "claim."
 EVERY = 20.0  # seconds between two renewals
@@ -71,7 +71,7 @@ class Claims:
 
         thread = threading.Thread(target=renew, name=f"claim on {cell}", daemon=True)
         try:
-            with uninterrupted():
+            with hold_signals():
                 self._write(cell, runner, token)
             time.sleep(SETTLED)
             self._refuse_unless_free(cell, runner)  # of two at the same moment, the one who wrote last has it
@@ -81,7 +81,7 @@ class Claims:
             over.set()
             if thread.ident is not None:
                 thread.join(timeout=EVERY)  # or it might write once more after the tag is gone
-            with uninterrupted(), suppress(MlflowException):
+            with hold_signals(), suppress(MlflowException):
                 if self._is_held(cell, token):
                     self._client.delete_experiment_tag(self._experiment_id, _key(cell))
 

@@ -22,7 +22,7 @@ from typing import Any
 from arelu_meta.comparison.environment import environment, of_threads
 from arelu_meta.comparison.job import LIVES, PATIENCE, Job, Listener, Outcome, Tries
 from arelu_meta.console.command_line import Terminated, terminate
-from arelu_meta.errors import InputError
+from arelu_meta.errors import InputError, first_line
 
 SQLITE = "sqlite:///"
 HANDED_ON = ("ARELU_META_DATA", "MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD", "MLFLOW_TRACKING_TOKEN")
@@ -53,8 +53,7 @@ class Task:
         try:
             return self.answer.result()
         except Exception as error:  # of many kinds: a node that died, too little memory, a lost connection
-            lines = str(error).strip().splitlines()
-            reason = f"{type(error).__name__}: {lines[0] if lines else ''}"
+            reason = f"{type(error).__name__}: {first_line(error)}"
             return Outcome(self.job.cell, reason=reason, died=True)
 
 
@@ -92,10 +91,9 @@ class RayCluster:
                     runtime_env={"env_vars": self._environment()},
                 )
         except (ConnectionError, self._ray.exceptions.RayError) as error:
-            reason = str(error).strip().splitlines()[0]
             raise InputError(
-                f"no Ray cluster at RAY_ADDRESS {address}: {reason}; start it, unset RAY_ADDRESS, or, where it "
-                "asks for a token, set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN"
+                f"no Ray cluster at RAY_ADDRESS {address}: {first_line(error)}; start it, unset RAY_ADDRESS, "
+                "or, where it asks for a token, set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN"
             ) from error
 
     def _start(self) -> None:

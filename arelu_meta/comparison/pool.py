@@ -19,6 +19,7 @@ from arelu_meta.comparison.environment import environment, of_threads
 from arelu_meta.comparison.job import PATIENCE, Job, Listener, Outcome, Tries
 from arelu_meta.console import progress
 from arelu_meta.console.command_line import terminate
+from arelu_meta.runtime.hardware import usable_cores
 
 EVERY = 0.5  # seconds between two messages of a worker about its progress
 
@@ -124,7 +125,7 @@ class Pool:
 
 def share_of_cores(workers: int) -> int:
     """Threads for each of so many workers, so that they do not fight for cores."""
-    return max(1, len(os.sched_getaffinity(0)) // workers)
+    return max(1, usable_cores() // workers)
 
 
 def _work(connection: Connection) -> None:

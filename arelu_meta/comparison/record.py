@@ -17,7 +17,7 @@ from arelu_meta import __version__
 from arelu_meta.comparison.grid import Cell
 from arelu_meta.comparison.selection import written
 from arelu_meta.errors import InputError
-from arelu_meta.runtime.signals import uninterrupted
+from arelu_meta.runtime.signals import hold_signals
 from arelu_meta.store.connection import exists, has_diverged, open_store
 
 NAME, HASH, PLACE, CALLED = "comparison", "comparison.hash", "comparison.cell", "comparison.called"
@@ -50,7 +50,7 @@ class Record:
 
         return sorted(_ended(self.client, self.experiment_id, below), key=order)
 
-    @uninterrupted()
+    @hold_signals()
     def take_finished(self, cells: Iterable[Cell], name: str) -> dict[str, str]:
         """Find the cells that have a result, by identity, and put them below this run.
 
@@ -69,18 +69,18 @@ class Record:
                     self.client.set_tag(run.info.run_id, tag, value)
         return found
 
-    @uninterrupted()
+    @hold_signals()
     def begin(self, tags: Mapping[str, str]) -> None:
         """Show it as running, with what the file says of it now."""
         self.client.update_run(self.run_id, status="RUNNING")
         self._tag({**tags, CALLED: f"{time.time():.3f}"})
 
-    @uninterrupted()
+    @hold_signals()
     def end(self, status: str) -> None:
         """Close it as FINISHED, FAILED or KILLED."""
         self.client.set_terminated(self.run_id, status=status)
 
-    @uninterrupted()
+    @hold_signals()
     def write(self, files: Path, metrics: Mapping[str, float], tags: Mapping[str, str]) -> None:
         """Replace the report: its files as artifacts, its numbers as metrics where they have changed.
 
@@ -129,7 +129,7 @@ def open_record(name: str, identity: str, *, note: str, any_version: bool = Fals
     for parent in parents:
         if parent.data.tags.get(HASH) == identity:
             return Record(client, experiment_id, parent.info.run_id)
-    with uninterrupted():
+    with hold_signals():
         tags = {NAME: name, HASH: identity, "arelu_meta": __version__, MLFLOW_RUN_NAME: name, MLFLOW_RUN_NOTE: note}
         run = client.create_run(experiment_id, tags=tags)
     return Record(client, experiment_id, run.info.run_id)

@@ -1,7 +1,6 @@
 """`FineTuneClassifier`: anyone's network, fine-tuned by `fit`, as a scikit-learn estimator."""
 
 import math
-import os
 from collections.abc import Mapping
 from typing import Any, Literal
 
@@ -24,6 +23,7 @@ from arelu_meta.kinds.finetune.spec import FineTuneSpec
 from arelu_meta.pretrained.assembly import assemble, check_takes
 from arelu_meta.pretrained.inputs import check_size, fitted
 from arelu_meta.runtime.device import resolve_device
+from arelu_meta.runtime.hardware import available_memory
 from arelu_meta.seeding import generator, global_stream
 from arelu_meta.training.fitting import cross_entropy
 from arelu_meta.training.supervised import SupervisedTrainer, predict
@@ -158,8 +158,7 @@ class FineTuneClassifier(ImageClassifier):
             image_size=self.image_size,
             seed=seed,
         )
-        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-        check_size(len(images), made.inputs, memory=memory)
+        check_size(len(images), made.inputs, memory=available_memory())
         prepared = fitted(images, made.inputs, resize="scale")
         if made.target_statistics:
             prepared = prepared.normalised_like(prepared)

@@ -13,8 +13,8 @@ from arelu_meta.data.splits import Split
 from arelu_meta.kinds.execution import Execution
 from arelu_meta.kinds.sections import Spec
 from arelu_meta.runtime import processes
-from arelu_meta.runtime.allocator import keep_freed_memory
-from arelu_meta.runtime.device import resolve_device
+from arelu_meta.runtime.device import resolve_device, threads
+from arelu_meta.runtime.hardware import keep_freed_memory
 from arelu_meta.store.connection import has_finished, open_store
 from arelu_meta.store.run_folder import RunFolder
 from arelu_meta.store.tracking import NoTracker, Tracker, track
@@ -40,10 +40,7 @@ class Session:
 def machine(execution: Execution) -> Iterator[torch.device]:
     """Choose device and threads, settle the allocator, and join the other processes where there are any."""
     device = resolve_device(execution.device)
-    keep_freed_memory()
-    if execution.threads:
-        torch.set_num_threads(execution.threads)
-    with processes.process_group(device):
+    with keep_freed_memory(), threads(execution.threads), processes.process_group(device):
         yield device
 
 
@@ -80,8 +77,8 @@ def session(
     resumed = checkpoint["run_id"] if checkpoint else None
     with track(spec, experiment=execution.experiment, name=name, tags=tags, resumed_run=resumed) as tracker:
         for context, images in datasets.items():
-            tracker.dataset(images, context=context)
-        tracker.split(split)
+            tracker.log_dataset(images, context=context)
+        tracker.log_split(split)
         yield Session(tracker, checkpoint, bar, folder)
 
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from arelu_meta.data.fit import Resize
 from arelu_meta.data.imageset import ImageSet
 from arelu_meta.data.inputs import Inputs
-from arelu_meta.errors import InputError
+from arelu_meta.errors import InputError, first_line
 from arelu_meta.pretrained import networks
 from arelu_meta.pretrained.head import find_head, replace_head
 from arelu_meta.pretrained.inputs import IMAGENET, declared, example, fitted
@@ -105,7 +105,7 @@ def check_takes(network: nn.Module, inputs: Inputs, *, model: str, batch: int = 
             try:
                 output = copy.deepcopy(network).train(training)(example(inputs, batch if training else 2))
             except (RuntimeError, ValueError, AssertionError, IndexError) as error:
-                reason = (str(error).splitlines() or [type(error).__name__])[0]
+                reason = first_line(error)
                 sizes = f"{batch} images of {shape} at once" if batch < 2 else f"images of {shape}"
                 remedy = "--batch-size" if batch < 2 else "--image-size or --channels"
                 raise InputError(f"{model} cannot take {sizes}: {reason}; change {remedy}") from error

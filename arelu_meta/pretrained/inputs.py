@@ -41,7 +41,7 @@ def fitted(images: ImageSet, inputs: Inputs, *, resize: Resize) -> ImageSet:
     return replace(made, mean=inputs.mean, std=inputs.std)
 
 
-def check_size(images: int, inputs: Inputs, *, memory: int) -> None:
+def check_size(images: int, inputs: Inputs, *, memory: float) -> None:
     """Refuse a set that would not fit into memory at the network's size, before it is made."""
     needed = images * inputs.channels * inputs.image_size**2
     if needed > 0.7 * memory:

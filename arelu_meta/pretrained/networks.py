@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from arelu_meta import activations, backbones
 from arelu_meta.data.imageset import ImageSet
-from arelu_meta.errors import InputError
+from arelu_meta.errors import InputError, first_line
 from arelu_meta.registry import load_attribute
 
 # Side outputs that are for training from scratch; published weights have them.
@@ -53,7 +53,7 @@ def build(name: str, options: Mapping[str, Any], *, images: ImageSet, state: Map
         if isinstance(error, InputError):
             raise
         given = ", ".join(f"{key}={value!r}" for key, value in options.items()) or "no options"
-        raise InputError(f"{name} cannot be built with {given}: {_first_line(error)}; see --model-options") from error
+        raise InputError(f"{name} cannot be built with {given}: {first_line(error)}; see --model-options") from error
     if not isinstance(made, nn.Module):
         raise InputError(f"{name} gives a {type(made).__name__}, not a torch.nn.Module; name a builder")
     return made
@@ -112,7 +112,3 @@ def _near(name: str, known: Mapping[str, list[str]]) -> str:
     shown = [f"{bare!r}" if owners[bare] != "timm" else f"'timm/{bare}'" for bare in near]
     missing = "" if known.get("timm", True) else " (timm is not installed)"
     return f"did you mean {' or '.join(shown)}?{missing}" if near else f"see torchvision.models.list_models(){missing}"
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]

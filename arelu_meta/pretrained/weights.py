@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from arelu_meta.data.files.download import OFFLINE
 from arelu_meta.data.inputs import Inputs, from_metadata
-from arelu_meta.errors import InputError, unknown
+from arelu_meta.errors import InputError, first_line, unknown
 from arelu_meta.pretrained.networks import SIDE_OUTPUTS, family, timm
 from arelu_meta.store import tracking
 
@@ -163,8 +163,7 @@ def _check_online(what: str, *, cached: bool) -> None:
 
 
 def _no_download(what: str, error: Exception) -> InputError:
-    reason = (str(error).splitlines() or [type(error).__name__])[0]
-    return InputError(f"cannot download {what}: {reason}; fetch it elsewhere and give the file to --weights")
+    return InputError(f"cannot download {what}: {first_line(error)}; fetch it elsewhere and give the file to --weights")
 
 
 def _shape(tensor: Tensor) -> str:

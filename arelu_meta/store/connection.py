@@ -17,8 +17,8 @@ from mlflow import MlflowClient
 from mlflow.entities import LifecycleStage, Run, RunStatus
 from mlflow.exceptions import MlflowException
 
-from arelu_meta.errors import InputError, StoreError
-from arelu_meta.store.address import knock, without_password
+from arelu_meta.errors import InputError, StoreError, first_line
+from arelu_meta.store.address import check_reachable, without_password
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -90,7 +90,7 @@ def run_tags(run_id: str) -> dict[str, str]:
         data = MlflowClient().get_run(run_id).data
         return {"spec_hash": data.tags["spec_hash"], "task": data.params["task"]}
     except (MlflowException, KeyError) as error:
-        reason = "it has no spec_hash" if isinstance(error, KeyError) else str(error).splitlines()[0]
+        reason = "it has no spec_hash" if isinstance(error, KeyError) else first_line(error)
         raise InputError(f"no run {run_id!r} of arelu_meta in {shown_uri()} ({reason}); check the id") from error
 
 
@@ -100,9 +100,7 @@ def attach_figure(run_id: str, figure: "Figure", path: str) -> None:
     try:
         MlflowClient().log_figure(run_id, figure, path)
     except MlflowException as error:
-        raise InputError(
-            f"cannot add {path} to run {run_id!r} in {shown_uri()}: {str(error).splitlines()[0]}"
-        ) from error
+        raise InputError(f"cannot add {path} to run {run_id!r} in {shown_uri()}: {first_line(error)}") from error
 
 
 def finished_metrics(spec: RunSpec, *, experiment: str) -> tuple[str, dict[str, float]] | None:
@@ -147,14 +145,13 @@ def _connected() -> Iterator[MlflowClient]:
     for noisy in ("mlflow", "alembic"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
     try:
-        knock(uri)  # MLflow itself would try for minutes, in silence
+        check_reachable(uri)  # MLflow itself would try for minutes, in silence
         with _store_lock(uri):
             mlflow.set_tracking_uri(uri)
             yield MlflowClient()
     except Exception as error:
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise StoreError(
-            f"cannot use the MLflow store {without_password(f'{uri}: {reason}')}; "
+            f"cannot use the MLflow store {without_password(f'{uri}: {first_line(error)}')}; "
             "set MLFLOW_TRACKING_URI to one that can be written"
         ) from error
 

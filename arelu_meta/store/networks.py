@@ -10,7 +10,7 @@ from safetensors import safe_open
 from torch.export import ExportedProgram
 
 from arelu_meta.data.inputs import METADATA_KEY
-from arelu_meta.errors import InputError
+from arelu_meta.errors import InputError, first_line
 from arelu_meta.store import tracking
 
 NO_PICKLE = "MLFLOW_ALLOW_PICKLE_DESERIALIZATION"
@@ -50,7 +50,7 @@ def _check_plain(folder: Path, uri: str) -> None:
         try:
             mlflow.pytorch.load_model(str(folder))
         except mlflow.exceptions.MlflowException as error:
-            raise InputError(f"{uri} is refused: {str(error).splitlines()[0]}") from error
+            raise InputError(f"{uri} is refused: {first_line(error)}") from error
         finally:
             if before is None:
                 del os.environ[NO_PICKLE]

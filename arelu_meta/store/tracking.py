@@ -24,8 +24,8 @@ from arelu_meta import __version__
 from arelu_meta.data.imageset import ImageSet
 from arelu_meta.data.inputs import inputs_of
 from arelu_meta.data.splits import Split
-from arelu_meta.errors import DivergedError, InputError
-from arelu_meta.runtime.signals import uninterrupted
+from arelu_meta.errors import DivergedError, InputError, first_line
+from arelu_meta.runtime.signals import hold_signals
 from arelu_meta.store.connection import DIVERGED, RunSpec, open_store, run_status, store_uri
 
 if TYPE_CHECKING:
@@ -44,12 +44,12 @@ class Tracker:
         self._client = client
         self._pending: list[Metric] = []
 
-    def metrics(self, values: Mapping[str, float], step: int = 0) -> None:
+    def log_metrics(self, values: Mapping[str, float], step: int = 0) -> None:
         """Note metric values of a step; they are sent by `flush`."""
         now = int(time.time() * 1000)
         self._pending.extend(Metric(name, value, now, step) for name, value in values.items())
 
-    @uninterrupted()
+    @hold_signals()
     def flush(self) -> None:
         """Send what is noted."""
         for start in range(0, len(self._pending), FLUSH_METRICS):
@@ -60,14 +60,14 @@ class Tracker:
         """Forget what is noted: a resumed run will note it again."""
         self._pending.clear()
 
-    @uninterrupted()
-    def tags(self, values: Mapping[str, str]) -> None:
+    @hold_signals()
+    def set_tags(self, values: Mapping[str, str]) -> None:
         """Set tags."""
         for name, value in values.items():
             self._client.set_tag(self.run_id, name, value)
 
-    @uninterrupted()
-    def dataset(self, images: ImageSet, context: str) -> None:
+    @hold_signals()
+    def log_dataset(self, images: ImageSet, context: str) -> None:
         """Record a data set as an input of the run, by name and content digest."""
         from mlflow.data.code_dataset_source import CodeDatasetSource
         from mlflow.data.meta_dataset import MetaDataset
@@ -80,30 +80,30 @@ class Tracker:
         )
         mlflow.log_input(entity, context=context)
 
-    @uninterrupted()
-    def split(self, split: Split) -> None:
+    @hold_signals()
+    def log_split(self, split: Split) -> None:
         """Store which images train, validate and test, as `read_split` reads it."""
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "split.json"
             split.write(path)
             mlflow.log_artifact(str(path))
 
-    def figure(self, figure: "Figure", path: str) -> None:
+    def log_figure(self, figure: "Figure", path: str) -> None:
         """Store a figure as an artifact."""
         mlflow.log_figure(figure, path)
 
-    @uninterrupted()
-    def record(self, content: Any, path: str) -> None:
+    @hold_signals()
+    def log_dict(self, content: Any, path: str) -> None:
         """Store plain values as a JSON artifact."""
         mlflow.log_dict(content, path)
 
-    @uninterrupted()
-    def text(self, content: str, path: str) -> None:
+    @hold_signals()
+    def log_text(self, content: str, path: str) -> None:
         """Store a text artifact."""
         mlflow.log_text(content, path)
 
-    @uninterrupted()
-    def network(self, network: torch.nn.Module, images: ImageSet) -> None:
+    @hold_signals()
+    def log_network(self, network: torch.nn.Module, images: ImageSet) -> None:
         """Store a network as an MLflow model with its signature, and its weights as plain tensors beside it.
 
         `images` are what it was made for, two at least.
@@ -133,8 +133,8 @@ class Tracker:
                 pip_requirements=[f"arelu-meta=={__version__}", f"torch=={torch.__version__.partition('+')[0]}"],
             )
 
-    @uninterrupted()
-    def few_shot_model(self, folder: Path, *, channels: int, image_size: tuple[int, int]) -> None:
+    @hold_signals()
+    def log_few_shot_model(self, folder: Path, *, channels: int, image_size: tuple[int, int]) -> None:
         """Store a few-shot model: an MLflow model that takes support and query and answers with probabilities."""
         with quiet():  # the import alone warns
             import mlflow.pyfunc
@@ -173,7 +173,7 @@ class NoTracker(Tracker):
     def __init__(self) -> None:
         self.run_id = self.experiment_id = self.uri = ""
 
-    def metrics(self, values: Mapping[str, float], step: int = 0) -> None:
+    def log_metrics(self, values: Mapping[str, float], step: int = 0) -> None:
         """Do nothing."""
 
     def flush(self) -> None:
@@ -186,7 +186,7 @@ def download_model(uri: str) -> Path:
     try:
         return Path(mlflow.artifacts.download_artifacts(artifact_uri=uri))
     except (MlflowException, OSError) as error:
-        raise InputError(f"cannot fetch {uri}: {str(error).splitlines()[0]}") from error
+        raise InputError(f"cannot fetch {uri}: {first_line(error)}") from error
 
 
 def few_shot_data(folder: Path) -> Path:
@@ -216,7 +216,7 @@ def track(
     run_id = resumed_run if resumed_run and run_status(client, resumed_run) else None
     status = RunStatus.FAILED
     try:
-        with uninterrupted():
+        with hold_signals():
             run = mlflow.start_run(run_id, experiment_id, name, tags={**common, **tags})
             tracker = Tracker(client, run.info.run_id, experiment_id, store_uri())
             if DIVERGED in run.data.tags:  # a resumed run starts with a clean name
@@ -224,12 +224,12 @@ def track(
             # The summary is no part of the identity: edited meanwhile, it would be another value of a fixed parameter.
             settings = {key: value for key, value in spec.flat().items() if value not in ({}, "") and key != "summary"}
             mlflow.log_params(settings)
-            tracker.record(spec.model_dump(mode="json"), "spec.json")
+            tracker.log_dict(spec.model_dump(mode="json"), "spec.json")
         yield tracker
         status = RunStatus.FINISHED
     except DivergedError as error:
         if tracker is not None:
-            tracker.tags({DIVERGED: str(error)})
+            tracker.set_tags({DIVERGED: str(error)})
         raise
     except KeyboardInterrupt:
         status = RunStatus.KILLED
@@ -238,7 +238,7 @@ def track(
         raise
     finally:
         if tracker is not None:
-            with uninterrupted():
+            with hold_signals():
                 try:
                     tracker.flush()
                 finally:

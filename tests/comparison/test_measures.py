@@ -36,9 +36,9 @@ def spec_of(kind: str, protocol: str) -> Spec:
 def test_measures_are_logged(kind: str, protocol: str, monkeypatch: pytest.MonkeyPatch):
     """Every one of them by a real run, and nothing is left out that could be judged; shares lie between 0 and 1."""
     logged: dict[str, float] = {}
-    monkeypatch.setattr(Tracker, "metrics", lambda _self, values, _step=0: logged.update(values))
-    monkeypatch.setattr(Tracker, "figure", lambda *_: None)
-    monkeypatch.setattr(Tracker, "few_shot_model", lambda *_, **__: None)
+    monkeypatch.setattr(Tracker, "log_metrics", lambda _self, values, _step=0: logged.update(values))
+    monkeypatch.setattr(Tracker, "log_figure", lambda *_: None)
+    monkeypatch.setattr(Tracker, "log_few_shot_model", lambda *_, **__: None)
     spec = spec_of(kind, protocol)
     run(spec)
     of_five_classes = {name for name in spec.metrics() if name.endswith("top5")} - set(logged)

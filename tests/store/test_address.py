@@ -6,7 +6,7 @@ import time
 import pytest
 
 from arelu_meta.store import address
-from arelu_meta.store.address import knock, without_password
+from arelu_meta.store.address import check_reachable, without_password
 
 
 @pytest.mark.parametrize(
@@ -30,16 +30,16 @@ def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("no_proxy")
 def test_a_server_that_answers():
     with socket.create_server(("127.0.0.1", 0)) as server:
-        knock(f"http://127.0.0.1:{server.getsockname()[1]}/path")
+        check_reachable(f"http://127.0.0.1:{server.getsockname()[1]}/path")
 
 
 @pytest.mark.usefixtures("no_proxy")
 def test_nobody_answers(monkeypatch: pytest.MonkeyPatch):
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-    monkeypatch.setattr(address, "PATIENCE", 0.0)
-    with pytest.raises(ConnectionError, match=f"nobody answers at 127.0.0.1:{port} "):
-        knock(f"http://127.0.0.1:{port}")
+    monkeypatch.setattr(address, "RETRY_SECONDS", 0.0)
+    with pytest.raises(ConnectionError, match=f"no server answers at 127.0.0.1:{port} "):
+        check_reachable(f"http://127.0.0.1:{port}")
 
 
 @pytest.mark.usefixtures("no_proxy")
@@ -57,7 +57,7 @@ def test_a_server_that_is_being_restarted_is_waited_for(monkeypatch: pytest.Monk
 
     monkeypatch.setattr(socket, "create_connection", connect)
     monkeypatch.setattr(time, "sleep", lambda _seconds: None)
-    knock("http://127.0.0.1:5000")
+    check_reachable("http://127.0.0.1:5000")
     assert next(tries, "none left") == "none left"
 
 
@@ -65,4 +65,4 @@ def test_files_databases_and_what_is_behind_a_proxy_are_not_knocked_at(monkeypat
     monkeypatch.setattr(socket, "create_connection", lambda *_, **__: pytest.fail("knocked"))
     monkeypatch.setattr(address, "getproxies", lambda: {"https": "http://proxy:3128"})
     for uri in ("sqlite:///mlflow.db", "postgresql://a@b/c", "https://far.away:5000"):
-        knock(uri)
+        check_reachable(uri)

@@ -87,7 +87,7 @@ def test_a_run_that_is_not_there_and_a_store_that_is_not():
         run_status(Away(), "0" * 32)
 
 
-@pytest.mark.parametrize("part", ["store", "tracking", "comparison.collect", "comparison.cell_run", "few_shot_model"])
+@pytest.mark.parametrize("part", ["store.connection", "store.tracking", "kinds.few_shot.model"])
 def test_mlflow_sends_nothing_home(root: Path, tmp_path: Path, part: str):
     """Whichever part is the first to import it; it decides then. In tests and CI it would keep still by itself."""
     environment = {name: value for name, value in os.environ.items() if name not in CONTINUOUS_INTEGRATION}

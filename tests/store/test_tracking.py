@@ -24,7 +24,7 @@ from arelu_meta.kinds.sections import FewShotSpec
 from arelu_meta.store.tracking import track
 spec = FewShotSpec.model_validate({"task": "t", "seed": int(sys.argv[1]), "data": {"dataset": "digits"}})
 with track(spec, experiment="shared", name=sys.argv[1], tags={}) as tracker:
-    tracker.metrics({"value": float(sys.argv[1])})
+    tracker.log_metrics({"value": float(sys.argv[1])})
 """
 
 
@@ -47,7 +47,7 @@ def test_metrics_go_in_batches():
     client = CountingClient()
     tracker = Tracker(client, "run", "0", "memory")
     for step in range(400):
-        tracker.metrics({"a": step, "b": step, "c": step}, step)
+        tracker.log_metrics({"a": step, "b": step, "c": step}, step)
     before = len(client.batches)
     tracker.flush()
     sent = [metric for batch in client.batches for metric in batch]
@@ -67,9 +67,9 @@ def test_nothing_pending_sends_nothing():
 def test_finished_run(tiny_spec: Callable, store: Path, statuses: Callable):
     spec = tiny_spec()
     with open_run(spec, colour="blue") as tracker:
-        tracker.metrics({"value": 1.5}, 3)
-        tracker.tags({"shape": "round"})
-        tracker.text("hello", "note.txt")
+        tracker.log_metrics({"value": 1.5}, 3)
+        tracker.set_tags({"shape": "round"})
+        tracker.log_text("hello", "note.txt")
         assert statuses(store) == ["RUNNING"]
     assert statuses(store) == ["FINISHED"]
     stored = MlflowClient().get_run(tracker.run_id)
@@ -87,7 +87,7 @@ def test_end_state_and_metrics_of_a_broken_run(
 ):
     """What was noted before an error is in the store; after an interruption it is not: a resumed run notes it."""
     with pytest.raises(error), open_run(tiny_spec()) as tracker:  # noqa: PT012
-        tracker.metrics({"value": 2.0})
+        tracker.log_metrics({"value": 2.0})
         raise error
     assert statuses(store) == [status]
     kept = {} if status == "KILLED" else {"value": 2.0}
@@ -169,7 +169,7 @@ def test_interrupted_while_mlflow_writes(
     """The write is completed, then the interruption goes on: the run is KILLED, and the database not left locked."""
     interrupt_inside(statement)
     with pytest.raises(KeyboardInterrupt), open_run(tiny_spec(), colour="blue") as tracker:  # noqa: PT012
-        tracker.metrics({"value": 2.0})
+        tracker.log_metrics({"value": 2.0})
         tracker.flush()
         pytest.fail("the interruption was lost")
     assert statuses(store) == ["KILLED"]
@@ -198,7 +198,7 @@ def test_a_second_interruption_goes_through_at_once():
             reached.append("after the second")
 
     tracker = Tracker(SlowClient(), "run", "0", "memory")
-    tracker.metrics({"value": 1.0})
+    tracker.log_metrics({"value": 1.0})
     with pytest.raises(KeyboardInterrupt):
         tracker.flush()
     assert reached == ["after the first"]
@@ -208,7 +208,7 @@ def test_a_second_interruption_goes_through_at_once():
 def test_threads_other_than_the_main_one_may_write():
     client = CountingClient()
     tracker = Tracker(client, "run", "0", "memory")
-    tracker.metrics({"value": 1.0})
+    tracker.log_metrics({"value": 1.0})
     thread = threading.Thread(target=tracker.flush)
     thread.start()
     thread.join()

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from arelu_meta.data.files.checksum import checksums
 from arelu_meta.data.imageset import ImageSet, Provenance
-from arelu_meta.errors import InputError
+from arelu_meta.errors import InputError, first_line
 
 CHANNELS = (1, 3)
 SUFFIXES = {"train": ("_train",), "validation": ("_validation", "_val"), "test": ("_test",)}
@@ -30,9 +30,8 @@ def read_npz(path: Path) -> ImageSet:
         with path.open("rb") as stream, np.load(stream, allow_pickle=False) as content:
             arrays = {name: content[name] for name in content.files}
     except (OSError, TypeError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error) as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise InputError(
-            f"{path} is not a readable .npz of plain arrays ({reason}); write it anew with np.savez"
+            f"{path} is not a readable .npz of plain arrays ({first_line(error)}); write it anew with np.savez"
         ) from error
     return from_arrays(
         arrays, name=path.stem, provenance=Provenance(str(path), False, {path.name: checksums(path).sha256})

@@ -129,15 +129,15 @@ def fit_and_test(
         fitted = from_plain(opened.checkpoint["fitted"])
         layers.load_state_dict(opened.checkpoint["layers"])
     else:
-        tracker.metrics(layers.measure(0), 0)
+        tracker.log_metrics(layers.measure(0), 0)
     with opened.bar("train", spec.training.epochs - trainer.done) as advance, global_stream(spec.seed, "training"):
         if opened.checkpoint is not None:
             torch.set_rng_state(opened.checkpoint["global_random"])
 
         def on_epoch(epoch: Epoch, values: dict[str, float]) -> None:
-            tracker.metrics({**values, **activation_values(trainer.network)}, epoch.number)
-            tracker.metrics({"train/images_per_second": epoch.images_per_second}, epoch.number)
-            tracker.metrics(layers.measure(epoch.number), epoch.number)
+            tracker.log_metrics({**values, **activation_values(trainer.network)}, epoch.number)
+            tracker.log_metrics({"train/images_per_second": epoch.images_per_second}, epoch.number)
+            tracker.log_metrics(layers.measure(epoch.number), epoch.number)
             opened.save(
                 {
                     "trainer": trainer.state_dict(),
@@ -176,7 +176,7 @@ def fit_and_test(
     if processes.rank() == 0:
         _record(result, layers, tracker)
         if keep_model:
-            tracker.network(result.network, split.test)
+            tracker.log_network(result.network, split.test)
     return result
 
 
@@ -189,17 +189,17 @@ def _record(result: ClassifyResult, layers: LayerLog, tracker: Tracker) -> None:
         values["validation/selected_accuracy"] = max(score for _, score in result.curves["validation"])
     if result.top5 is not None:
         values[f"{prefix}/accuracy_top5"] = result.top5
-    tracker.metrics(values, last)
+    tracker.log_metrics(values, last)
     title = f"{spec.network.activation} in {spec.network.backbone} on {result.goal}"
-    tracker.figure(
+    tracker.log_figure(
         training_curve(result.curves, title=title, ylabel="accuracy", xlabel="epoch"), "figures/training_curve.png"
     )
-    tracker.figure(confusion_figure(result.confusion, result.class_names, title=title), "figures/confusion.png")
+    tracker.log_figure(confusion_figure(result.confusion, result.class_names, title=title), "figures/confusion.png")
     drawn = activation_curves(result.network, title=f"learned activations: {title}")
     if drawn is not None:
-        tracker.figure(drawn, "figures/activation_curves.png")
+        tracker.log_figure(drawn, "figures/activation_curves.png")
     course = layers.figure(title=f"layers over training: {title}")
     if course is not None:
-        tracker.figure(course, "figures/layers.png")
+        tracker.log_figure(course, "figures/layers.png")
     rows = zip(result.labels.tolist(), result.logits.argmax(1).tolist(), strict=True)
-    tracker.text("label,prediction\n" + "".join(f"{label},{answer}\n" for label, answer in rows), "predictions.csv")
+    tracker.log_text("label,prediction\n" + "".join(f"{label},{answer}\n" for label, answer in rows), "predictions.csv")

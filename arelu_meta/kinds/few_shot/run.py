@@ -175,7 +175,7 @@ def _train(
                 values["validation/accuracy"] = _select(
                     training, state, validate(learner, samplers["validation"], validation)
                 )
-            opened.tracker.metrics(values, step.number)
+            opened.tracker.log_metrics(values, step.number)
             if due:
                 opened.save(_checkpoint(training, state, optimizer, random))
             advance(f"loss {step.loss:.3f}  accuracy {100 * step.accuracy:.1f} %")
@@ -245,18 +245,18 @@ def _record(result: FewShotResult, learner: Learner, split: Split, training: Tra
         values["train/recording_seconds"] = result.recording_seconds
     if spec.evaluation.protocol == "paper":
         values["paper/best_batch_accuracy"] = result.best_batch_accuracy
-    tracker.metrics(values, last)
+    tracker.log_metrics(values, last)
     for step, estimate in enumerate(result.by_step):
-        tracker.metrics({"test/accuracy_by_inner_step": estimate.mean}, step)
-    tracker.text(_episode_table(result), "test_episodes.csv")
+        tracker.log_metrics({"test/accuracy_by_inner_step": estimate.mean}, step)
+    tracker.log_text(_episode_table(result), "test_episodes.csv")
     title = f"{spec.network.activation} on {spec.task}, {spec.episode.ways}-way {spec.episode.shots}-shot"
     if training.done:
-        tracker.figure(
+        tracker.log_figure(
             training_curve(training.curves, title=title, ylabel="query accuracy"), "figures/training_curve.png"
         )
     drawn = activation_curves(result.network, title=f"learned activations: {title}")
     if drawn is not None:
-        tracker.figure(drawn, "figures/activation_curves.png")
+        tracker.log_figure(drawn, "figures/activation_curves.png")
     images = split.train
     model = FewShotModel(
         spec,
@@ -268,7 +268,7 @@ def _record(result: FewShotResult, learner: Learner, split: Split, training: Tra
     )
     with tempfile.TemporaryDirectory() as folder:
         model.save(Path(folder) / "model")
-        tracker.few_shot_model(Path(folder) / "model", channels=images.channels, image_size=images.image_size)
+        tracker.log_few_shot_model(Path(folder) / "model", channels=images.channels, image_size=images.image_size)
 
 
 def _episode_table(result: FewShotResult) -> str:

@@ -1,6 +1,5 @@
 """One fine-tuning run: someone's network, its weights, new activations and a new head, trained on a target."""
 
-import os
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -22,6 +21,7 @@ from arelu_meta.kinds.split import EVALUATION_SEED, divided, limited
 from arelu_meta.pretrained.assembly import Assembled, assemble, check_takes
 from arelu_meta.pretrained.inputs import check_size, fitted
 from arelu_meta.runtime import processes
+from arelu_meta.runtime.hardware import available_memory
 from arelu_meta.seeding import generator
 
 
@@ -56,9 +56,9 @@ def run_finetune(spec: FineTuneSpec, execution: Execution, bar: progress.Bar) ->
         ) as opened:
             if processes.rank() == 0:
                 if made.report is not None:
-                    opened.tracker.text(f"{made.report}\n", "surgery.txt")
+                    opened.tracker.log_text(f"{made.report}\n", "surgery.txt")
                 if made.agreement is not None and opened.checkpoint is None:
-                    opened.tracker.metrics({"start/agreement": made.agreement}, 0)
+                    opened.tracker.log_metrics({"start/agreement": made.agreement}, 0)
             layers = LayerLog(network, split.train, trainer.loss, enabled=False)
             result = fit_and_test(spec, trainer, split, layers, opened)
             return FineTuneResult(**vars(result), start=_lines(spec, made, split))
@@ -88,8 +88,7 @@ def prepare(spec: FineTuneSpec, *, root: str | None = None) -> tuple[Split, Asse
         std=given.std,
         seed=spec.seed,
     )
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    check_size(sum(len(getattr(split, part)) for part in PARTS), made.inputs, memory=memory)
+    check_size(sum(len(getattr(split, part)) for part in PARTS), made.inputs, memory=available_memory())
     parts = {part: fitted(getattr(split, part), made.inputs, resize=given.resize) for part in PARTS}
     if made.target_statistics:
         parts = {part: images.normalised_like(parts["train"]) for part, images in parts.items()}

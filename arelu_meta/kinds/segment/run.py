@@ -102,7 +102,7 @@ def _fit_and_test(
         fitted = from_plain(opened.checkpoint["fitted"])
         layers.load_state_dict(opened.checkpoint["layers"])
     else:
-        opened.tracker.metrics(layers.measure(0), 0)
+        opened.tracker.log_metrics(layers.measure(0), 0)
 
     def score(current: SupervisedTrainer) -> float:
         by_patient = patient_dice(current.tested, getattr(split, watched))
@@ -118,7 +118,7 @@ def _fit_and_test(
             if f"{watched}/accuracy" in values:
                 dice = metrics[f"{watched}/dice"] = values[f"{watched}/accuracy"]
                 note += f"  {watched} Dice {100 * dice:.1f} %"
-            opened.tracker.metrics(metrics, epoch.number)
+            opened.tracker.log_metrics(metrics, epoch.number)
             opened.save(
                 {
                     "trainer": trainer.state_dict(),
@@ -158,32 +158,32 @@ def _fit_and_test(
     if processes.rank() == 0:
         _record(result, test, layers, opened.tracker)
         if keep_model:
-            opened.tracker.network(result.network, test)
+            opened.tracker.log_network(result.network, test)
     return result
 
 
 def _record(result: SegmentResult, test: ImageSet, layers: LayerLog, tracker: Tracker) -> None:
     spec, last = result.spec, result.spec.training.epochs
     prefix = spec.evaluation.final
-    tracker.metrics({f"{prefix}/dice": result.dice, f"{prefix}/n": len(result.patients)}, last)
+    tracker.log_metrics({f"{prefix}/dice": result.dice, f"{prefix}/n": len(result.patients)}, last)
     title = f"{spec.network.activation} in unet on {spec.task}"
     if result.curves:
         figure = training_curve(result.curves, title=title, ylabel="Dice coefficient", xlabel="epoch")
-        tracker.figure(figure, "figures/training_curve.png")
+        tracker.log_figure(figure, "figures/training_curve.png")
     drawn = activation_curves(result.network, title=f"learned activations: {title}")
     if drawn is not None:
-        tracker.figure(drawn, "figures/activation_curves.png")
+        tracker.log_figure(drawn, "figures/activation_curves.png")
     course = layers.figure(title=f"layers over training: {title}")
     if course is not None:
-        tracker.figure(course, "figures/layers.png")
+        tracker.log_figure(course, "figures/layers.png")
     masks = test.masks
     if masks is not None:
         size = masks.flatten(1).sum(1)
         shown = size.argsort(descending=True)[:6]
         marked = predict(result.network, test.subset(shown.cpu())) > 0
-        tracker.figure(
+        tracker.log_figure(
             overlay_figure(test.images[shown].cpu(), marked, masks[shown].cpu() > 0, title=title),
             "figures/overlays.png",
         )
     rows = "".join(f"{name},{score:.6f},{result.slices[name]}\n" for name, score in result.patients.items())
-    tracker.text(f"patient,dice,slices\n{rows}", "patients.csv")
+    tracker.log_text(f"patient,dice,slices\n{rows}", "patients.csv")

@@ -167,7 +167,7 @@ def _run_stage(
             values = {f"{stage}/loss": epoch.loss, f"{stage}/test_accuracy": score}
             if stage == "finetune":
                 values |= activation_values(trainer.network)
-            opened.tracker.metrics(values, epoch.number)
+            opened.tracker.log_metrics(values, epoch.number)
             opened.save(
                 {"course": vars(course), "trainer": trainer.state_dict(), "global_random": torch.get_rng_state()}
             )
@@ -182,11 +182,11 @@ def accuracy_on_test(network: nn.Module, split: Split) -> float:
 def _record(result: TransferResult, target: Split, tracker: Tracker) -> None:
     spec, last = result.spec, result.spec.training.epochs
     final = spec.evaluation.final
-    tracker.metrics({f"{final}/{setting}": estimate.mean for setting, estimate in result.rows().items()}, last)
+    tracker.log_metrics({f"{final}/{setting}": estimate.mean for setting, estimate in result.rows().items()}, last)
     title = f"{spec.network.activation}, {spec.task}"
     figure = training_curve(result.curves, title=title, ylabel="test accuracy of the set at work", xlabel="epoch")
-    tracker.figure(figure, "figures/training_curve.png")
+    tracker.log_figure(figure, "figures/training_curve.png")
     drawn = activation_curves(result.network, title=f"learned activations: {title}")
     if drawn is not None:
-        tracker.figure(drawn, "figures/activation_curves.png")
-    tracker.network(result.network, target.test)
+        tracker.log_figure(drawn, "figures/activation_curves.png")
+    tracker.log_network(result.network, target.test)

@@ -217,7 +217,7 @@ def stored_once(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, FewShot
                 rates.mul_(torch.rand(rates.shape, generator=torch.Generator().manual_seed(0)))
         model.save(folder / "plain")
         with track(model.spec, experiment="models", name="tiny", tags={}) as tracker:
-            tracker.few_shot_model(folder / "plain", channels=1, image_size=(28, 28))
+            tracker.log_few_shot_model(folder / "plain", channels=1, image_size=(28, 28))
     return folder, model, tracker.run_id
 
 

@@ -46,22 +46,22 @@ class MemoryTracker:
         self.series: dict[str, list[tuple[int, float]]] = {}
         self.artifacts: dict[str, Any] = {}
 
-    def metrics(self, values: dict[str, float], step: int = 0) -> None:
+    def log_metrics(self, values: dict[str, float], step: int = 0) -> None:
         for name, value in values.items():
             self.series.setdefault(name, []).append((step, value))
 
-    def text(self, content: str, path: str) -> None:
+    def log_text(self, content: str, path: str) -> None:
         self.artifacts[path] = content
 
-    figure = text
+    log_figure = log_text
 
-    def split(self, split: splits.Split) -> None:
+    def log_split(self, split: splits.Split) -> None:
         self.artifacts["split"] = split.digest
 
-    def dataset(self, images: ImageSet, context: str) -> None:
+    def log_dataset(self, images: ImageSet, context: str) -> None:
         self.artifacts[f"dataset/{context}"] = images.digest
 
-    def few_shot_model(self, folder: Path, **_: Any) -> None:
+    def log_few_shot_model(self, folder: Path, **_: Any) -> None:
         self.artifacts["model"] = sorted(path.name for path in folder.iterdir())
 
     def flush(self) -> None:
@@ -441,6 +441,6 @@ def test_wrong_input_opens_no_run(tiny_spec: SpecMaker, store: Path, statuses: C
 
 
 def test_unknown_device_opens_no_run(tiny_spec: SpecMaker, store: Path, statuses: Callable):
-    with pytest.raises(InputError, match="'cudda' is not available here; use --device cpu"):
+    with pytest.raises(InputError, match="'cudda' is not available here; set `device` to cpu"):
         run(tiny_spec(), Execution(device="cudda"))
     assert statuses(store) == []

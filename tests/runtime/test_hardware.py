@@ -1,0 +1,70 @@
+import math
+import os
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+from arelu_meta.runtime.hardware import available_memory, keep_freed_memory, usable_cores
+
+PROGRAM = """
+    from contextlib import nullcontext
+    from pathlib import Path
+    import torch
+    from arelu_meta.runtime.hardware import keep_freed_memory
+    def resident():
+        return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+    before = resident()
+    with keep_freed_memory() if {keep} else nullcontext(False) as kept:
+        assert kept is {keep}
+        tensors = [torch.ones(2**19) for _ in range(100)]  # 2 MB each
+        del tensors
+        inside = (resident() - before) // 2**20
+    print(inside, (resident() - before) // 2**20)
+"""
+
+
+def megabytes_after_freeing(*, keep: bool) -> list[int]:
+    """What 200 MB of freed tensors leave, inside and after the block."""
+    program = textwrap.dedent(PROGRAM.format(keep=keep))
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    return [int(number) for number in done.stdout.split()]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="mallopt is glibc's")
+def test_freed_tensors_leave_their_memory_for_the_next_until_the_block_ends():
+    assert max(megabytes_after_freeing(keep=False)) < 50
+    inside, after = megabytes_after_freeing(keep=True)
+    assert inside > 150
+    assert after < 50
+
+
+def test_where_there_is_no_mallopt_nothing_happens(monkeypatch):
+    monkeypatch.setattr("ctypes.CDLL", lambda _: object())
+    with keep_freed_memory() as kept:
+        assert kept is False
+
+
+def test_cores_are_those_of_the_affinity(monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: {0, 3, 5}, raising=False)
+    assert usable_cores() == 3
+
+
+@pytest.mark.parametrize(("count", "cores"), [(8, 8), (None, 1)])
+def test_cores_without_an_affinity(monkeypatch, count, cores):
+    """As on macOS and Windows."""
+    monkeypatch.delattr(os, "sched_getaffinity", raising=False)
+    monkeypatch.setattr(os, "cpu_count", lambda: count)
+    assert usable_cores() == cores
+
+
+def test_memory_is_pages_times_their_size(monkeypatch):
+    monkeypatch.setattr(os, "sysconf", {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": 1000}.__getitem__, raising=False)
+    assert available_memory() == 4_096_000
+
+
+def test_memory_without_sysconf_is_not_limited(monkeypatch):
+    """As on Windows."""
+    monkeypatch.delattr(os, "sysconf", raising=False)
+    assert available_memory() == math.inf
