@@ -20,7 +20,7 @@ from arelu_meta.store.tracking import FLUSH_METRICS, Tracker, track
 
 OPEN_AND_CLOSE = """
 import json, sys
-from arelu_meta.kinds.sections import FewShotSpec
+from arelu_meta.kinds.few_shot.spec import FewShotSpec
 from arelu_meta.store.tracking import track
 spec = FewShotSpec.model_validate({"task": "t", "seed": int(sys.argv[1]), "data": {"dataset": "digits"}})
 with track(spec, experiment="shared", name=sys.argv[1], tags={}) as tracker:
