@@ -1,28 +1,28 @@
-"""What there is: commands, tasks, experiments, activations, backbones, data sets. Imports no torch.
+"""What there is: commands, kinds of runs, tasks, experiments, activations, backbones, data sets. Imports no torch.
 
 python -m arelu_meta
 """
 
+import importlib
 import sys
 from collections.abc import Iterable, Sequence
 
-from arelu_meta import activations, backbones, data, learners
+from arelu_meta import activations, backbones, data, kinds, learners
 from arelu_meta.console import catalog, command_line
 from arelu_meta.console.tables import text_table
 
-COMMANDS = {
-    "arelu_meta.maml": "meta-train and meta-test one few-shot task",
-    "arelu_meta.finetune": "fine-tune any network on a target, or pre-train on a source set first",
-    "arelu_meta.lr_view": "fine-tune over decades of learning rates, activation by activation",
-    "arelu_meta.export": "take a trained network out of the store: safetensors, torch.export, ONNX",
-    "arelu_meta.classify": "train and test a classifier",
-    "arelu_meta.segment": "train and test a U-Net on image and mask pairs",
-    "arelu_meta.compare": "run or resume every cell of an experiment, then report",
-    "arelu_meta.data": "list image sets, show one",
-    "arelu_meta.bench": "speed and memory beside the peers",
-    "arelu_meta.look": "draw Grad-CAM and feature maps of trained runs",
-    "arelu_meta.survey": "tell which torchvision and timm networks activation surgery takes",
-}
+_OTHERS = ("lr_view", "export", "compare", "data.__main__", "bench", "look", "survey")  # commands of no single kind
+
+
+def commands() -> dict[str, str]:
+    """Give every command and what it does: as the kinds that it runs say, or as the head of its module does."""
+    summaries: dict[str, list[str]] = {}
+    for name in kinds.names():
+        summaries.setdefault(kinds.entry(name).command, []).append(kinds.entry(name).summary)
+    for name in _OTHERS:
+        text = (importlib.import_module(f"arelu_meta.{name}").__doc__ or "").partition("\n")[0].rstrip(".")
+        summaries[name.removesuffix(".__main__")] = [text[:1].lower() + text[1:]]
+    return {f"arelu_meta.{name}": ", or ".join(texts) for name, texts in summaries.items()}
 
 
 def command(argv: Sequence[str] | None = None) -> None:
@@ -37,11 +37,16 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _sections() -> Iterable[str]:
-    yield _section("commands", ("command", ""), [(f"python -m {name}", text) for name, text in COMMANDS.items()])
+    yield _section("commands", ("", ""), [(f"python -m {name}", text) for name, text in commands().items()])
+    yield _section(
+        "kinds of runs",
+        ("kind", "command", "task unless told", "what it does"),
+        [(entry.name, entry.command, entry.task, entry.summary) for entry in map(kinds.entry, kinds.names())],
+    )
     for kind in ("task", "experiment"):
-        found = [(name, str(catalog.read(kind, name).get("summary", ""))) for name in catalog.names(kind)]
-        if found:
-            yield _section(f"{kind}s", (kind, ""), found)
+        files = [(name, str(catalog.read(kind, name).get("summary", ""))) for name in catalog.names(kind)]
+        if files:
+            yield _section(f"{kind}s", ("", ""), files)
     yield _section(
         "activations (trainable parameters per layer)",
         ("activation", "group", "parameters", "what it computes", "source"),
@@ -55,10 +60,10 @@ def _sections() -> Iterable[str]:
         ("method", "engines", "what it does", "source"),
         [(entry.name, ", ".join(entry.engines), entry.summary, entry.source) for entry in learners.entries()],
     )
-    yield _section("backbones", ("backbone", ""), [(entry.name, entry.summary) for entry in backbones.entries()])
+    yield _section("backbones", ("", ""), [(entry.name, entry.summary) for entry in backbones.entries()])
     yield _section(
         "data sets",
-        ("data set", "", ""),
+        ("", "", ""),
         [(entry.name, "bundled" if entry.bundled else "published", entry.summary) for entry in data.entries()],
     )
 

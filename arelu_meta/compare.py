@@ -17,8 +17,8 @@ from arelu_meta.comparison.on_ray import RayCluster, check_ray
 from arelu_meta.comparison.pool import Pool, share_of_cores
 from arelu_meta.comparison.selection import read_only
 from arelu_meta.console import catalog, command_line
+from arelu_meta.console.flags import FLAGS, validated
 from arelu_meta.console.tables import text_table
-from arelu_meta.console.validation import FLAGS, validated
 from arelu_meta.errors import InputError, RunError, first_line
 from arelu_meta.kinds.execution import MOST_THREADS, Execution, seed_numbers
 

@@ -11,10 +11,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from arelu_meta.console import command_line, flags
-from arelu_meta.console.output_folder import output_folder
+from arelu_meta.console import command_line
+from arelu_meta.console.command_line import output_folder
 from arelu_meta.errors import InputError
-from arelu_meta.kinds.execution import Execution, seed_numbers
+from arelu_meta.kinds.command import read_flags
+from arelu_meta.kinds.execution import seed_numbers
 from arelu_meta.kinds.finetune.spec import FineTuneSpec
 
 if TYPE_CHECKING:
@@ -40,14 +41,9 @@ def command(argv: Sequence[str] | None = None) -> None:
     for word in rest:
         if word.partition("=")[0] in REPLACED:
             raise InputError(f"{word} is set by lr_view itself; give {REPLACED[word.partition('=')[0]]}")
-    spec, execution = flags.parse(
-        FineTuneSpec,
-        module="arelu_meta.lr_view",
-        description=DESCRIPTION,
-        default_task="finetune",
-        argv=rest,
-        execution_class=Execution,
-    )
+    spec, execution = read_flags("finetune", rest, command="lr_view", description=DESCRIPTION)
+    if not isinstance(spec, FineTuneSpec):
+        raise InputError(f"task {spec.task!r} is of kind {spec.kind!r}; lr_view takes tasks of kind 'finetune'")
     seeds = seed_numbers(",".join(given.seeds))
     from arelu_meta.comparison import learning_rates
     from arelu_meta.pictures.figures import rate_figure

@@ -8,20 +8,11 @@ import sys
 from collections.abc import Sequence
 
 from arelu_meta.kinds.command import run_command
-from arelu_meta.kinds.execution import EpisodeExecution
-from arelu_meta.kinds.few_shot.spec import FewShotSpec
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command and give its exit code."""
-    return run_command(
-        FewShotSpec,
-        module="arelu_meta.maml",
-        description="Meta-train and meta-test one few-shot task, tracked in MLflow.",
-        default_task="digits",
-        execution_class=EpisodeExecution,
-        argv=argv,
-    )
+    return run_command("few_shot", argv)
 
 
 if __name__ == "__main__":

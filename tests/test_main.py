@@ -2,11 +2,12 @@
 
 import subprocess
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
-from arelu_meta import __version__, activations, backbones, data
-from arelu_meta.__main__ import COMMANDS, main
+from arelu_meta import __version__, activations, backbones, data, kinds
+from arelu_meta.__main__ import commands, main
 from arelu_meta.console import catalog
 
 Python = Callable[..., subprocess.CompletedProcess[str]]
@@ -17,9 +18,9 @@ def test_lists_everything(capsys: pytest.CaptureFixture[str]):
     assert main([]) == 0
     lines = capsys.readouterr().out.splitlines()
     firsts = {line.split()[0] for line in lines if line.strip()}
-    for names in (activations.names(), backbones.names(), data.names(), catalog.names("task")):
+    for names in (activations.names(), backbones.names(), data.names(), catalog.names("task"), kinds.names()):
         assert set(names) <= firsts
-    for command in COMMANDS:
+    for command in commands():
         assert any(f"python -m {command}" in line for line in lines)
 
 
@@ -49,7 +50,7 @@ def test_list_imports_no_torch(python: Python):
     assert python("-c", code).stdout.splitlines()[-1] == "[]"
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", commands())
 def test_help_of_every_command_imports_no_torch(python: Python, command: str):
     entry = "arelu_meta.data.__main__" if command == "arelu_meta.data" else command
     code = (
@@ -63,6 +64,18 @@ def test_help_of_every_command_imports_no_torch(python: Python, command: str):
 
 
 def test_every_command_is_listed_and_runs_as_a_module(python: Python):
-    for command in COMMANDS:
+    for command in commands():
         done = python("-m", command, "--version")
         assert (done.returncode, done.stdout) == (0, f"arelu_meta {__version__}\n")
+
+
+def test_every_module_at_the_top_that_runs_is_listed(root: Path):
+    package = root / "arelu_meta"
+    runs = [
+        path
+        for path in [*package.glob("*.py"), *package.glob("*/__main__.py")]
+        if "sys.exit(main())" in path.read_text()
+    ]
+    names = {".".join(path.relative_to(root).with_suffix("").parts).removesuffix(".__main__") for path in runs}
+    assert names == {"arelu_meta", *commands()}
+    assert all(commands().values())

@@ -64,7 +64,7 @@ def _startup() -> BenchReport:
 def _tracking() -> BenchReport:
     """Time inside the tracker, of all the time a run takes."""
     from arelu_meta.benchmarks.clock import Clock
-    from arelu_meta.console.validation import validated
+    from arelu_meta.console.flags import validated
     from arelu_meta.kinds.execution import Execution
     from arelu_meta.kinds.few_shot.spec import FewShotSpec
     from arelu_meta.kinds.run import run

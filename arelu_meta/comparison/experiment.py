@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from arelu_meta.comparison.selection import Value, written
 from arelu_meta.console import catalog
-from arelu_meta.console.validation import validated
+from arelu_meta.console.flags import validated
 from arelu_meta.errors import InputError, unknown
 from arelu_meta.kinds.execution import seed_numbers
 from arelu_meta.kinds.sections import Section

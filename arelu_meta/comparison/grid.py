@@ -14,7 +14,7 @@ from arelu_meta.comparison.experiment import Experiment
 from arelu_meta.comparison.measures import check_measure
 from arelu_meta.comparison.selection import Value, check_only, is_same, written
 from arelu_meta.console import catalog
-from arelu_meta.console.validation import validated
+from arelu_meta.console.flags import validated
 from arelu_meta.errors import InputError, unknown
 from arelu_meta.kinds.sections import Spec
 

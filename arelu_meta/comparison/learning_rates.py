@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from arelu_meta.console import progress
+from arelu_meta.console.flags import FLAGS, validated
 from arelu_meta.console.tables import text_table
-from arelu_meta.console.validation import FLAGS, validated
 from arelu_meta.errors import DivergedError, InputError
 from arelu_meta.kinds.execution import Execution
 from arelu_meta.kinds.finetune.spec import FineTuneSpec

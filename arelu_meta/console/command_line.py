@@ -4,12 +4,14 @@ Library code names arguments of its functions in backquotes; a command shows tho
 """
 
 import argparse
+import os
 import re
 import signal
 import sys
 import warnings
 from collections.abc import Callable, Collection, Sequence
 from contextvars import ContextVar
+from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
 
@@ -105,3 +107,18 @@ class Terminated(KeyboardInterrupt):
 def terminate(_signal: int, _frame: FrameType | None) -> None:
     """Handle SIGTERM."""
     raise Terminated
+
+
+def output_folder(path: Path) -> Path:
+    """Make the folder that takes a command's results, before they are computed.
+
+    Raises:
+        InputError: the folder cannot be made or written to.
+    """
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"cannot make the folder {path}: {error.strerror}; choose another") from error
+    if not os.access(path, os.W_OK):
+        raise InputError(f"cannot write to the folder {path}; choose another")
+    return path

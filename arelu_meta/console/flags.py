@@ -1,162 +1,164 @@
-"""Flags derived from specs: every field of a spec is a flag of its command, written once, in `spec.py`.
+"""Flags from pydantic models: every field is a flag, written once, where the model is; values become models again.
 
-Nothing here imports torch, so `--help` answers at once. A command is: `spec, execution = parse(...)`, then `run`.
+Nothing here imports torch, so `--help` answers at once.
 """
 
 import argparse
-import sys
-from collections.abc import Sequence
+import math
+import re
+from collections.abc import Collection, Mapping
 from typing import Any, TypeVar, get_args, get_origin
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails
 
-from arelu_meta.console import catalog
-from arelu_meta.console.command_line import Parser
-from arelu_meta.console.validation import FLAGS, validated
+from arelu_meta.console.command_line import arguments_as_flags
 from arelu_meta.errors import InputError, suggestion
-from arelu_meta.kinds.execution import Execution
-from arelu_meta.kinds.sections import Section, Spec
 
-SpecT = TypeVar("SpecT", bound=Spec)
-ExecutionT = TypeVar("ExecutionT", bound=Execution)
+ModelT = TypeVar("ModelT", bound=BaseModel)
+FLAGS = "flags"  # where values come from that come from no file
 _SWITCH: dict[str, Any] = {"action": argparse.BooleanOptionalAction}
-COMMANDS = {
-    "few_shot": "maml",
-    "classify": "classify",
-    "segment": "segment",
-    "transfer": "finetune",
-    "finetune": "finetune",
-}
-_NOT_FLAGS = {"task", "version", "summary", "kind"}
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 
 
-def parse(
-    spec_class: type[SpecT],
-    *,
-    module: str,
-    description: str,
-    default_task: str,
-    argv: Sequence[str] | None = None,
-    execution_class: type[ExecutionT] = Execution,  # type: ignore[assignment]  # the default of a type variable
-) -> tuple[SpecT, ExecutionT]:
-    """Read the flags over the task file: `--task` names the file, every other flag replaces one of its values."""
-    arguments = [_dashed(argument) for argument in (sys.argv[1:] if argv is None else argv)]
-    first = Parser(add_help=False, allow_abbrev=False)
-    first.add_argument("--task", default=default_task)
-    task = first.parse_known_args(arguments)[0].task
-    values = catalog.read("task", task)
-    where = f"{catalog.find('task', task)}"
-    kind, own = values.get("kind"), get_args(spec_class.model_fields["kind"].annotation)[0]
-    if kind != own and kind in COMMANDS:
-        raise InputError(
-            f"task {values['task']!r} is of kind {kind!r}; run it with python -m arelu_meta.{COMMANDS[kind]}"
-        )
-    defaults = validated(spec_class, values, where)
+def with_dashes(argument: str) -> str:
+    """Accept `--inner_lr` for `--inner-lr`.
 
-    parser = Parser(
-        prog=f"python -m {module}",
-        description=description,
-        allow_abbrev=False,
-        epilog=f"Defaults shown are those of --task {defaults.task}. Tasks: {', '.join(catalog.names('task'))}.",
-    )
-    parser.add_argument("--task", default=default_task, metavar="NAME|FILE", help="task file, by name or path")
-    _add_flags(parser, defaults)
-    _add_flags(parser.add_argument_group("execution (no part of the result)"), execution_class())
-    given, rest = parser.parse_known_args(arguments)
-    if rest:
-        raise InputError(f"unknown flag {rest[0]!r}; {suggestion(rest[0], parser.flags())}")
-    flags = {name: value for name, value in vars(given).items() if value is not None and name != "task"}
-    spec = validated(spec_class, _replace(spec_class, values, flags), FLAGS)
-    fields = execution_class.model_fields
-    execution = {
-        name: _words(flags[name]) if _is_mapping(field) else flags[name]
-        for name, field in fields.items()
-        if name in flags
-    }
-    return spec, validated(execution_class, execution, FLAGS)
-
-
-def _dashed(argument: str) -> str:
-    """Accept `--inner_lr` for `--inner-lr`."""
+    >>> with_dashes("--inner_lr=0.1"), with_dashes("leaky_relu")
+    ('--inner-lr=0.1', 'leaky_relu')
+    """
     flag, equals, value = argument.partition("=")
     return flag.replace("_", "-") + equals + value if flag.startswith("--") else argument
 
 
-def _leaves(spec: BaseModel) -> list[tuple[str, FieldInfo, Any]]:
-    """All settings of a spec and of its sections: name, field, value."""
-    leaves: list[tuple[str, FieldInfo, Any]] = []
-    for name, field in type(spec).model_fields.items():
-        value = getattr(spec, name)
-        if isinstance(value, Section):
-            leaves.extend(_leaves(value))
-        elif name not in _NOT_FLAGS:
-            leaves.append((name, field, value))
-    return leaves
+def add_flags(
+    parser: argparse._ActionsContainer,
+    defaults: BaseModel,
+    *,
+    skip: Collection[str] = (),
+    short: Mapping[str, str] | None = None,
+) -> None:
+    """Add a flag for every field of a model and of the models inside it.
 
-
-def _add_flags(parser: argparse._ActionsContainer, defaults: Section) -> None:
-    for name, field, value in _leaves(defaults):
-        if isinstance(value, bool):
-            parser.add_argument(
-                f"--{name.replace('_', '-')}", dest=name, default=None, help=field.description, **_SWITCH
-            )
+    Args:
+        parser: parser or group that takes the flags; a flag that is not given is None there
+        defaults: the model whose values the help shows
+        skip: fields that are no flags
+        short: second names of flags, by field
+    """
+    for name, field in type(defaults).model_fields.items():
+        value = getattr(defaults, name)
+        if name in skip:
             continue
-        options, several = isinstance(value, dict), isinstance(value, tuple)
-        shown = " ".join(f"{key}={item}" for key, item in value.items()) if options else value
-        shown = " ".join(map(str, value)) if several else shown
+        if isinstance(value, BaseModel):
+            add_flags(parser, value, skip=skip, short=short)
+            continue
+        flags = [f"--{name.replace('_', '-')}", *([short[name]] if short and name in short else [])]
+        if isinstance(value, bool):
+            parser.add_argument(*flags, dest=name, default=None, help=field.description, **_SWITCH)
+            continue
+        words = value if isinstance(value, tuple) else [value]
+        if isinstance(value, dict):
+            words = [f"{key}={item}" for key, item in value.items()]
+        shown = "none" if value is None else " ".join(map(str, words)) or "none"
         parser.add_argument(
-            f"--{name.replace('_', '-')}",
-            *(["--data"] if name == "dataset" else []),
+            *flags,
             dest=name,
-            nargs="*" if options or several else None,
-            metavar="KEY=VALUE" if options else name.rsplit("_", 1)[-1].upper(),
-            help=f"{field.description} [{shown if shown not in ('', None) else 'none'}]".replace("%", "%%"),
+            nargs="*" if isinstance(value, dict | tuple) else None,
+            metavar="KEY=VALUE" if isinstance(value, dict) else name.rsplit("_", 1)[-1].upper(),
+            help=f"{field.description} [{shown}]".replace("%", "%%"),
         )
 
 
-def _replace(spec_class: type[Spec], values: dict[str, Any], flags: dict[str, Any]) -> dict[str, Any]:
-    """Put the flags into the sections they belong to."""
-    replaced = {key: dict(value) if isinstance(value, dict) else value for key, value in values.items()}
-    for name, field in spec_class.model_fields.items():
+def from_flags(model: type[ModelT], given: argparse.Namespace, values: Mapping[str, Any] | None = None) -> ModelT:
+    """Make a model of plain values and of the flags that were given, which replace them.
+
+    Args:
+        model: the class to make; fields of models inside it are flags too
+        given: what the parser read, None for flags that were not given
+        values: values of a file, sections as mappings
+    """
+    flags = {name: value for name, value in vars(given).items() if value is not None}
+
+    def chosen(fields: Mapping[str, FieldInfo]) -> dict[str, Any]:
+        return {
+            name: _options(field, flags[name]) if get_origin(field.annotation) is dict else flags[name]
+            for name, field in fields.items()
+            if name in flags
+        }
+
+    replaced = {key: dict(value) if isinstance(value, dict) else value for key, value in (values or {}).items()}
+    replaced.update(chosen(model.model_fields))
+    for name, field in model.model_fields.items():
         section = field.annotation
-        if isinstance(section, type) and issubclass(section, Section):
-            chosen = {key: flags[key] for key in section.model_fields if key in flags}
-            if chosen:
-                fields = section.model_fields
-                plain = {key: _plain(value) if _is_mapping(fields[key]) else value for key, value in chosen.items()}
-                replaced.setdefault(name, {}).update(plain)
-        elif name in flags:
-            replaced[name] = flags[name]
-    return replaced
+        if not (isinstance(section, type) and issubclass(section, BaseModel)):
+            continue
+        if new := chosen(section.model_fields):
+            replaced.setdefault(name, {}).update(new)
+    return validated(model, replaced, FLAGS)
 
 
-def _is_mapping(field: FieldInfo) -> bool:
-    return get_origin(field.annotation) is dict
-
-
-def _plain(value: list[str]) -> dict[str, Any]:
-    """Turn KEY=VALUE words into a mapping with numbers and truth values where they look like it."""
-    return {key: _literal(text) for key, text in _words(value).items()}
-
-
-def _words(value: list[str]) -> dict[str, str]:
-    """Turn KEY=VALUE words into a mapping."""
-    options: dict[str, str] = {}
-    for word in value:
+def _options(field: FieldInfo, words: list[str]) -> dict[str, Any]:
+    """Turn KEY=VALUE words into a mapping; numbers and truth values where the field takes them."""
+    options: dict[str, Any] = {}
+    for word in words:
         key, equals, text = word.partition("=")
         if not equals:
             raise InputError(f"{word!r} is not of the form KEY=VALUE")
-        options[key] = text
+        options[key] = text if get_args(field.annotation)[1] is str else _literal(text)
     return options
 
 
 def _literal(text: str) -> bool | int | float | str:
+    """Read a number or a truth value as such. Words that only Python takes for numbers (nan, 1_000) stay words.
+
+    >>> [_literal(text) for text in ("true", "3", "-1e-3", "nan", "1_000", "relu")]
+    [True, 3, -0.001, 'nan', '1_000', 'relu']
+    """
     if text in ("true", "false"):
         return text == "true"
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            pass
-    return text
+    if not _NUMBER.fullmatch(text):
+        return text
+    if text.lstrip("+-").isdigit():
+        return int(text)
+    return float(text) if math.isfinite(float(text)) else text
+
+
+def validated(model: type[ModelT], values: Mapping[str, Any], where: str) -> ModelT:
+    """Make a model from plain values; what is wrong with them becomes one line.
+
+    Args:
+        model: the class to make
+        values: its fields, sections as mappings
+        where: the file that the values come from, or `FLAGS`
+
+    Raises:
+        InputError: a value is wrong; the message says where, which key, which value and what is wrong.
+    """
+    try:
+        return model.model_validate(values)
+    except ValidationError as error:
+        raise InputError(_one_line(model, error.errors()[0], where)) from None
+
+
+def _one_line(model: type[BaseModel], problem: ErrorDetails, where: str) -> str:
+    path = [part for part in problem["loc"] if isinstance(part, str)]  # without positions in a list
+    sections, key = path[:-1], path[-1] if path else ""  # none: several settings do not go together
+    place = where + (f" [{'.'.join(sections)}]" if sections else "")
+    if problem["type"] == "extra_forbidden":
+        for section in sections:
+            annotation = model.model_fields[section].annotation
+            if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+                model = annotation
+        return f"{place}: unknown key {key!r}, {suggestion(key, model.model_fields)}"
+    if problem["type"] == "missing":
+        return f"{place}: {key} is missing"
+    if problem["type"] == "value_error":
+        message = str(problem["ctx"]["error"])
+        return message if where == FLAGS else f"{place}: {arguments_as_flags(message)}"  # a file has keys, no flags
+    message = problem["msg"].replace("Input should be", "must be").replace("greater than or equal to", "at least")
+    if where == FLAGS:
+        flag = next((part for part in sections if part.endswith("_options")), key).replace("_", "-")
+        return f"--{flag} {problem['input']}: {message}"
+    return f"{place}: {key} = {problem['input']!r} {message}"

@@ -12,7 +12,7 @@ def text_table(header: Sequence[str], rows: Iterable[Sequence[str]], *, indent: 
       pau   10
     """
     body = [tuple(row) for row in rows]
-    lines = [tuple(header), *body] if any(header[1:]) else body
+    lines = [tuple(header), *body] if any(header) else body
     widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
     right = [
         bool(body) and all(row[column].replace(".", "", 1).isdigit() for row in body) for column in range(len(header))

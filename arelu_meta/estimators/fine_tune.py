@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted, column_or_1d, validate_data
 from torch import Tensor
 
-from arelu_meta.console.validation import validated
+from arelu_meta.console.flags import validated
 from arelu_meta.data.augment import augment
 from arelu_meta.data.batches import Batches
 from arelu_meta.data.files.arrays import to_images

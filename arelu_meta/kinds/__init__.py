@@ -28,6 +28,8 @@ class Kind(Entry):
     """its execution settings, as package.module:Class"""
     command: str = ""
     """the command that runs it, as in `python -m arelu_meta.COMMAND`"""
+    task: str = ""
+    """the task file that its command runs unless told another"""
     stages: int = 1
     """progress bars that a run shows, one after another"""
     step: str = "epoch"
@@ -56,6 +58,7 @@ _REGISTRY.add(
         spec="arelu_meta.kinds.few_shot.spec:FewShotSpec",
         execution="arelu_meta.kinds.execution:EpisodeExecution",
         command="maml",
+        task="digits",
         stages=2,
         step="iteration",
         lengths=(("training", "iterations"), ("training", "halve_lr_every")),
@@ -67,6 +70,7 @@ _REGISTRY.add(
         spec="arelu_meta.kinds.classify.spec:ClassifySpec",
         execution=_TRAINING,
         command="classify",
+        task="digits_classify",
     ),
     Kind(
         "transfer",
@@ -74,6 +78,7 @@ _REGISTRY.add(
         "pre-train on a source set, fine-tune on a target set",
         spec="arelu_meta.kinds.transfer.spec:TransferSpec",
         command="finetune",
+        task="digits_to_street",
         stages=3,
         lengths=(*_TRAINING_LENGTHS, ("pretraining", "pretrain_epochs"), ("", "report_epochs")),
     ),
@@ -84,13 +89,15 @@ _REGISTRY.add(
         spec="arelu_meta.kinds.segment.spec:SegmentSpec",
         execution=_TRAINING,
         command="segment",
+        task="phantom",
     ),
     Kind(
         "finetune",
         "arelu_meta.kinds.finetune.run:run_finetune",
-        "fine-tune anyone's network",
+        "fine-tune any network with any weights on a target set",
         spec="arelu_meta.kinds.finetune.spec:FineTuneSpec",
         command="finetune",
+        task="finetune",
     ),
 )
 

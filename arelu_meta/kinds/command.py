@@ -1,34 +1,39 @@
-"""A command that is a spec: its flags are read into one, it is run, and what it gives back says itself."""
+"""The commands that run one kind of run: read flags over a task file into a spec, run it, print the report.
+
+Nothing here imports torch before the flags are read.
+"""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from arelu_meta.console import command_line, flags
-from arelu_meta.kinds.execution import Execution, TrainingExecution
-from arelu_meta.kinds.sections import Spec
+from arelu_meta import kinds
+from arelu_meta.console import catalog, command_line
+from arelu_meta.console.flags import add_flags, from_flags, validated, with_dashes
+from arelu_meta.errors import InputError, suggestion, unknown
+
+if TYPE_CHECKING:
+    from arelu_meta.kinds import Kind
+    from arelu_meta.kinds.execution import Execution
+    from arelu_meta.kinds.sections import Spec
+
+_NOT_FLAGS = ("task", "version", "summary", "kind")
+_SHORT = {"dataset": "--data"}
 
 
-def run_command(
-    spec_class: type[Spec],
-    *,
-    module: str,
-    description: str,
-    default_task: str,
-    argv: Sequence[str] | None,
-    execution_class: type[Execution] = Execution,
-) -> int:
-    """Parse, run with a progress bar, print the report, and give the exit code."""
+def run_command(kind: str, argv: Sequence[str] | None, *, kind_by_flag: Mapping[str, str] | None = None) -> int:
+    """Read the flags, run with a progress bar, print the report, and give the exit code.
+
+    Args:
+        kind: the kind of run, as in the registry of kinds
+        argv: the command's arguments; None: those of the process
+        kind_by_flag: flags that call for another kind of the same command, where no task file is named
+    """
 
     def command(argv: Sequence[str] | None) -> None:
-        spec, execution = flags.parse(
-            spec_class,
-            module=module,
-            description=description,
-            default_task=default_task,
-            argv=argv,
-            execution_class=execution_class,
-        )
+        spec, execution = read_flags(kind, argv, kind_by_flag=kind_by_flag)
         from arelu_meta.console import progress
+        from arelu_meta.kinds.execution import TrainingExecution
         from arelu_meta.kinds.run import AnyResult, run
         from arelu_meta.kinds.seeds import run_seeds
         from arelu_meta.kinds.seeds_result import SeedsResult
@@ -43,3 +48,67 @@ def run_command(
             sys.stdout.write(result.report() + "\n")
 
     return command_line.main(command, argv)
+
+
+def read_flags(
+    kind: str,
+    argv: Sequence[str] | None,
+    *,
+    kind_by_flag: Mapping[str, str] | None = None,
+    command: str = "",
+    description: str = "",
+) -> "tuple[Spec, Execution]":
+    """Read the flags over the task file: `--task` names the file, every other flag replaces one of its values.
+
+    Args:
+        kind: the kind of run unless the task file or a flag of `kind_by_flag` says another
+        argv: the command's arguments; None: those of the process
+        kind_by_flag: flags that call for another kind, where no task file is named
+        command: name of the command in the help; of the kind's own unless given
+        description: first lines of the help; of the kind's own unless given
+
+    Returns:
+        What is run, and how.
+    """
+    arguments = [with_dashes(argument) for argument in (sys.argv[1:] if argv is None else argv)]
+    first = command_line.Parser(add_help=False, allow_abbrev=False)
+    first.add_argument("--task")
+    task = first.parse_known_args(arguments)[0].task
+    flags = [argument.partition("=")[0] for argument in arguments]
+    kind = next((other for flag, other in (kind_by_flag or {}).items() if flag in flags), kind)
+    entry = kinds.entry(kind)
+    values = catalog.read("task", task or entry.task)
+    where = str(catalog.find("task", task or entry.task))
+    named = values.get("kind", kind)
+    if named not in kinds.names():
+        raise InputError(f"{where}: {unknown('kind', str(named), kinds.names())}")
+    if kinds.entry(named).command != entry.command:
+        right = f"python -m arelu_meta.{kinds.entry(named).command}"
+        raise InputError(f"task {values['task']!r} is of kind {named!r}; run it with {right}")
+    entry = kinds.entry(named)
+    defaults = validated(entry.spec_class, values, where)
+
+    parser = command_line.Parser(
+        prog=f"python -m arelu_meta.{command or entry.command}",
+        description=description or _description(entry, kind_by_flag or {}),
+        allow_abbrev=False,
+        epilog=f"Defaults shown are those of --task {defaults.task}. Tasks: {', '.join(catalog.names('task'))}.",
+    )
+    parser.add_argument("--task", metavar="NAME|FILE", help="task file, by name or path")
+    add_flags(parser, defaults, skip=_NOT_FLAGS, short=_SHORT)
+    add_flags(parser.add_argument_group("execution (no part of the result)"), entry.execution_class())
+    given, rest = parser.parse_known_args(arguments)
+    if rest:
+        raise InputError(f"unknown flag {rest[0]!r}; {suggestion(rest[0], parser.flags())}")
+    del given.task  # in a spec, the name of the file
+    return from_flags(entry.spec_class, given, values), from_flags(entry.execution_class, given)
+
+
+def _description(entry: "Kind", kind_by_flag: Mapping[str, str]) -> str:
+    """Say what the kind does, and which flags call for other kinds of the same command."""
+    text = f"{entry.summary[0].upper()}{entry.summary[1:]}, tracked in MLflow."
+    for other in dict.fromkeys(kind_by_flag.values()):
+        if other != entry.name:
+            flags = " or ".join(flag for flag, kind in kind_by_flag.items() if kind == other)
+            text += f" With {flags}: {kinds.entry(other).summary} (--help then lists its flags)."
+    return text

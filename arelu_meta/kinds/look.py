@@ -9,8 +9,8 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor, nn
 
-from arelu_meta.console.output_folder import output_folder
-from arelu_meta.console.validation import validated
+from arelu_meta.console.command_line import output_folder
+from arelu_meta.console.flags import validated
 from arelu_meta.data.imageset import ImageSet
 from arelu_meta.errors import InputError
 from arelu_meta.kinds.classify.run import build_classifier

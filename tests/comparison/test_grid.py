@@ -5,7 +5,7 @@ import pytest
 from arelu_meta.comparison.experiment import Experiment, read_experiment, read_published
 from arelu_meta.comparison.grid import comparison_hash, expand
 from arelu_meta.console import catalog
-from arelu_meta.console.validation import validated
+from arelu_meta.console.flags import validated
 from arelu_meta.errors import InputError
 from arelu_meta.kinds.few_shot.spec import FewShotSpec
 from tests.comparison import tiny

@@ -6,7 +6,7 @@ import pytest
 
 from arelu_meta import kinds
 from arelu_meta.console import catalog
-from arelu_meta.console.validation import validated
+from arelu_meta.console.flags import validated
 from arelu_meta.errors import InputError
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -3,6 +3,7 @@ import os
 import signal
 import warnings
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
@@ -132,3 +133,14 @@ def test_a_warning_names_flags_too():
 
     assert command_line.main(command, []) == 0
     assert seen == ["warning: --lr is high\n"]
+
+
+def test_an_output_folder_is_made_with_all_above_it(tmp_path: Path):
+    assert command_line.output_folder(tmp_path / "a" / "b").is_dir()
+
+
+def test_a_file_in_place_of_an_output_folder_is_wrong_input(tmp_path: Path):
+    (tmp_path / "taken").write_text("")
+    for place in (tmp_path / "taken", tmp_path / "taken" / "below"):
+        with pytest.raises(InputError, match=r"cannot make the folder .*taken.*; choose another"):
+            command_line.output_folder(place)

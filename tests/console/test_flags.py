@@ -1,112 +1,151 @@
-from pathlib import Path
+from typing import Any
 
 import pytest
+from pydantic import BaseModel, Field, model_validator
 
-from arelu_meta.console import flags
+from arelu_meta.console.command_line import Parser
+from arelu_meta.console.flags import FLAGS, add_flags, from_flags, validated
 from arelu_meta.errors import InputError
-from arelu_meta.kinds.execution import Execution
 from arelu_meta.kinds.few_shot.spec import FewShotSpec
 
 
-def parse(*argv: str) -> tuple[FewShotSpec, Execution]:
-    return flags.parse(FewShotSpec, module="arelu_meta.maml", description="", default_task="digits", argv=argv)
+def values(**sections: Any) -> dict[str, Any]:
+    return {"task": "mine", "data": {"dataset": "digits"}, **sections}
 
 
-def test_without_flags_the_task_file():
-    spec, execution = parse()
-    assert spec.task == "digits"
-    assert spec.network.activation == "arelu"
-    assert execution == Execution()
+def complaint(where: str, content: dict[str, Any]) -> str:
+    with pytest.raises(InputError) as raised:
+        validated(FewShotSpec, content, where)
+    assert "\n" not in str(raised.value)
+    return str(raised.value)
 
 
-def test_flags_replace_values_of_the_file():
-    spec, execution = parse(
-        "--ways", "3", "--inner-lr", "0.1", "--activation", "relu", "--seed", "4", "--device", "cpu", "--threads", "1"
-    )
-    assert (spec.episode.ways, spec.training.inner_lr, spec.network.activation, spec.seed) == (3, 0.1, "relu", 4)
-    assert (spec.episode.shots, spec.training.outer_lr) == (1, 0.005)
-    assert (execution.device, execution.threads) == ("cpu", 1)
-
-
-@pytest.mark.parametrize("flag", ["--inner-lr", "--inner_lr"])
-def test_dashes_and_underscores(flag: str):
-    assert parse(flag, "0.25")[0].training.inner_lr == 0.25
-    assert parse(f"{flag}=0.25")[0].training.inner_lr == 0.25
-
-
-def test_underscores_in_values_stay():
-    spec, _ = parse("--activation=leaky_relu", "--backbone", "mnist_conv", "--experiment=my_runs")
-    assert spec.network.activation == "leaky_relu"
-    assert parse("--experiment", "__x")[1].experiment == "__x"
-
-
-def test_options_are_read_as_numbers_and_truth_values():
-    spec, _ = parse("--activation-options", "alpha=0.5", "clamp=sigmoid", "--backbone-options", "filters=32", "a=true")
-    assert spec.network.activation_options == {"alpha": 0.5, "clamp": "sigmoid"}
-    assert spec.network.backbone_options == {"filters": 32, "a": True}
-    assert type(spec.network.backbone_options["filters"]) is int
-
-
-def test_tags_stay_words():
-    assert parse("--tags", "team=vision", "batch=007")[1].tags == {"team": "vision", "batch": "007"}
-    with pytest.raises(InputError, match="'vision' is not of the form KEY=VALUE"):
-        parse("--tags", "vision")
-
-
-def test_a_task_of_ones_own(tmp_path: Path):
-    path = tmp_path / "mine.toml"
-    path.write_text('[data]\ndataset = "digits"\n[episode]\nways = 3\nshots = 2\n')
-    spec, _ = parse("--task", str(path), "--shots", "4")
-    assert (spec.task, spec.episode.ways, spec.episode.shots) == ("mine", 3, 4)
-
-
-def test_a_broken_task_file_is_named(tmp_path: Path):
-    path = tmp_path / "mine.toml"
-    path.write_text('[data]\ndataset = "digits"\n[episode]\nway = 3\n')
-    with pytest.raises(InputError, match=r"mine\.toml \[episode\]: unknown key 'way', did you mean 'ways'"):
-        parse("--task", str(path))
+def test_good_values_become_the_spec():
+    spec = validated(FewShotSpec, values(episode={"ways": 7}), "mine.toml")
+    assert (spec.episode.ways, spec.data.dataset) == (7, "digits")
 
 
 @pytest.mark.parametrize(
-    ("argv", "message"),
+    ("content", "message"),
     [
-        (["--activaton", "relu"], "unknown flag '--activaton'; did you mean '--activation'?"),
-        (["--way", "5"], "unknown flag '--way'; did you mean '--ways'?"),
-        (["--activation", "arleu"], "unknown activation 'arleu'; did you mean 'arelu'?"),
-        (["--backbone", "con4"], "unknown backbone 'con4'; did you mean 'conv4'?"),
-        (["--dataset", "digit"], "unknown dataset 'digit'; did you mean 'digits'?"),
-        (["--task", "digit"], "unknown task 'digit'; did you mean 'digits'?"),
-        (["--shots", "0"], "--shots 0: must be at least 1"),
-        (["--inner-lr", "-1"], "--inner-lr -1: must be greater than 0"),
-        (["--outer_lr=-0.5"], "--outer-lr -0.5: must be greater than 0"),
-        (["--inner-lr", "nan"], "--inner-lr nan: must be a finite number"),
-        (["--activation-options", "alpha"], "'alpha' is not of the form KEY=VALUE"),
-        (["--shots"], "argument --shots: expected one argument"),
-        (["--threads", "-1"], "--threads -1: must be at least 0"),
+        (values(episode={"way": 5}), "mine.toml [episode]: unknown key 'way', did you mean 'ways'?"),
+        (values(eposide={}), "mine.toml: unknown key 'eposide', did you mean 'episode'?"),
+        ({"task": "mine"}, "mine.toml: data is missing"),
+        ({"task": "mine", "data": {}}, "mine.toml [data]: dataset is missing"),
+        (values(episode={"shots": 0}), "mine.toml [episode]: shots = 0 must be at least 1"),
+        (values(training={"inner_lr": -0.1}), "mine.toml [training]: inner_lr = -0.1 must be greater than 0"),
+        (
+            values(network={"activation": "arleu"}),
+            "mine.toml [network]: unknown activation 'arleu'; did you mean 'arelu'?",
+        ),
     ],
 )
-def test_wrong_flags(argv: list[str], message: str):
+def test_of_a_file_place_key_value_and_problem(content: dict[str, Any], message: str):
+    assert complaint("mine.toml", content) == message
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (values(episode={"shots": "0"}), "--shots 0: must be at least 1"),
+        (values(training={"inner_lr": "-0.1"}), "--inner-lr -0.1: must be greater than 0"),
+        (values(network={"activation": "arleu"}), "unknown activation 'arleu'; did you mean 'arelu'?"),
+    ],
+)
+def test_of_a_flag_the_flag_and_problem(content: dict[str, Any], message: str):
+    assert complaint(FLAGS, content) == message
+
+
+@pytest.mark.parametrize("value", ["five", "1.5", ""])
+def test_not_a_number(value: str):
+    assert complaint(FLAGS, values(episode={"ways": value})).startswith(f"--ways {value}: must be a valid integer")
+
+
+def test_wrong_option_value_names_the_flag():
+    assert complaint(FLAGS, values(network={"activation_options": {"alpha": [1]}})).startswith("--activation-options")
+
+
+class Consistent(BaseModel):
+    low: int
+    high: int
+
+    @model_validator(mode="after")
+    def _ordered(self) -> "Consistent":
+        if self.low > self.high:
+            raise InputError("`low` is above `high`; lower `low`")
+        return self
+
+
+@pytest.mark.parametrize(
+    ("where", "message"),
+    [(FLAGS, "`low` is above `high`; lower `low`"), ("a.toml", "a.toml: low is above high; lower low")],
+)
+def test_arguments_in_messages_are_keys_of_a_file_and_left_to_the_command_for_flags(where: str, message: str):
     with pytest.raises(InputError) as raised:
-        parse(*argv)
+        validated(Consistent, {"low": 2, "high": 1}, where)
     assert str(raised.value) == message
 
 
-def test_every_setting_is_a_flag(capsys: pytest.CaptureFixture[str]):
-    with pytest.raises(SystemExit) as ended:
-        parse("--help")
-    assert ended.value.code == 0
-    shown = capsys.readouterr().out
-    settings = set(parse()[0].flat()) - {"task", "version", "summary", "kind"} | set(Execution.model_fields)
-    for name in settings:
-        assert f"--{name.replace('_', '-')} " in shown
-    assert "[0.005]" in shown
+class Layer(BaseModel):
+    width: int = Field(8, description="units, 50 % more than enough")
+    options: dict[str, bool | int | float | str] = Field({}, description="options of the layer")
 
 
-def test_help_shows_the_defaults_of_the_chosen_task(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    path = tmp_path / "mine.toml"
-    path.write_text('[data]\ndataset = "digits"\n[training]\nmeta_batch = 77\n')
+class Settings(BaseModel):
+    name: str = Field("none so far", description="what it is called")
+    deep: bool = Field(False, description="whether it is deep")
+    milestones: tuple[int, ...] = Field((1, 2), description="where it turns")
+    tags: dict[str, str] = Field({}, description="words")
+    layer: Layer = Layer()
+
+
+def read(*argv: str, values: dict[str, Any] | None = None) -> Settings:
+    parser = Parser()
+    add_flags(parser, Settings(), skip=["name"], short={"width": "--units"})
+    return from_flags(Settings, parser.parse_args(argv), values)
+
+
+def test_any_model_has_flags(capsys: pytest.CaptureFixture[str]):
+    assert read() == Settings()
+    assert read("--width", "3", "--deep").model_dump() == {
+        **Settings(deep=True).model_dump(),
+        "layer": {"width": 3, "options": {}},
+    }
+    assert read("--units", "3").layer.width == 3
+    assert read("--milestones", "5", "6", "7").milestones == (5, 6, 7)
+    assert read("--no-deep", values={"deep": True, "name": "mine"}) == Settings(name="mine")
+    with pytest.raises(InputError, match="unrecognized arguments: --name"):
+        read("--name", "x")
     with pytest.raises(SystemExit):
-        parse("--task", str(path), "--help")
+        read("--help")
     shown = capsys.readouterr().out
-    assert "[77]" in shown
-    assert "--task mine" in shown
+    assert "units, 50 % more than enough [8]" in shown
+    assert "where it turns [1 2]" in shown
+    assert "options of the layer [none]" in shown
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("3", 3),
+        ("-3", -3),
+        ("0.5", 0.5),
+        ("1e-3", 0.001),
+        ("true", True),
+        ("false", False),
+        ("nan", "nan"),
+        ("infinity", "infinity"),
+        ("inf", "inf"),
+        ("-inf", "-inf"),
+        ("1_000", "1_000"),
+        ("1e999", "1e999"),
+        ("", ""),
+        ("relu", "relu"),
+    ],
+)
+def test_options_that_look_like_numbers_are_numbers_and_no_others(text: str, value: object):
+    """Python's own int and float take more, such as nan and 1_000, which no user writes for a number."""
+    option = read("--options", f"a={text}").layer.options["a"]
+    assert option == value
+    assert type(option) is type(value)
+    assert read("--tags", f"a={text}").tags == {"a": text}

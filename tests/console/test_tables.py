@@ -11,7 +11,12 @@ def test_one_word_makes_a_column_of_words():
 
 
 def test_header_without_names_is_left_out():
-    assert text_table(("task", ""), [("digits", "five ways")]) == "  digits  five ways"
+    assert text_table(("", ""), [("digits", "five ways")]) == "  digits  five ways"
+
+
+def test_header_with_one_name_is_shown():
+    table = text_table(("task", ""), [("digits", "five ways")])
+    assert table.splitlines() == ["  task", "  digits  five ways"]
 
 
 def test_no_rows():

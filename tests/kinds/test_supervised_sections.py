@@ -4,7 +4,7 @@ import pytest
 from pydantic import ValidationError
 
 from arelu_meta import kinds
-from arelu_meta.console.validation import validated
+from arelu_meta.console.flags import validated
 from arelu_meta.errors import InputError
 from arelu_meta.kinds.classify.spec import ClassifySpec
 from arelu_meta.kinds.segment.spec import SegmentSpec

@@ -13,10 +13,7 @@ import torch
 from mlflow import MlflowClient
 
 from arelu_meta import classify, maml
-from arelu_meta.console.flags import parse
-from arelu_meta.kinds.classify.spec import ClassifySpec
-from arelu_meta.kinds.execution import TrainingExecution
-from arelu_meta.kinds.few_shot.spec import FewShotSpec
+from arelu_meta.kinds.command import read_flags
 from arelu_meta.runtime import processes
 from arelu_meta.store.run_folder import RunFolder
 from tests.tiny_runs import MLFLOW_WARNINGS
@@ -48,8 +45,7 @@ def outcome(uri: str, flags: str) -> tuple[list[str], dict[str, torch.Tensor]]:
     assert newest.info.status == "FINISHED"
     mlflow.set_tracking_uri(uri)
     table = mlflow.artifacts.load_text(f"runs:/{newest.info.run_id}/test_episodes.csv")
-    options = {"module": "arelu_meta.maml", "description": "", "default_task": "digits"}
-    spec, _ = parse(FewShotSpec, argv=[*FLAGS.split(), *flags.split()], **options)
+    spec, _ = read_flags("few_shot", [*FLAGS.split(), *flags.split()])
     return table.splitlines(), RunFolder(spec).load()["state"]
 
 
@@ -85,9 +81,8 @@ def test_two_processes_train_a_classifier_as_one_does():
     """1079 images in batches of 77: the last has one image, so that one process has no share of it; images are moved
     at random, and both processes must move them alike and stop alike.
     """
-    options = {"module": "arelu_meta.classify", "description": "", "default_task": "digits_classify"}
     words = SUPERVISED.split()
-    spec, _ = parse(ClassifySpec, argv=words, execution_class=TrainingExecution, **options)
+    spec, _ = read_flags("classify", words)
     assert classify.main(words) == 0
     one = RunFolder(spec).load()
     done = torchrun("-m", "arelu_meta.classify", *words)

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from arelu_meta import activations, backbones, learners
 from arelu_meta.backbones.norm import is_transductive
-from arelu_meta.console.validation import validated
+from arelu_meta.console.flags import validated
 from arelu_meta.errors import InputError
 from arelu_meta.kinds.few_shot.spec import FewShotSpec
 from arelu_meta.learners.adapted import Adapted
