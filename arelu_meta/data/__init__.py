@@ -15,57 +15,72 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from arelu_meta.errors import InputError, unknown
-from arelu_meta.registry import Entry, Registry
+from arelu_meta.registry import Entry, Registry, load_attribute
 
 if TYPE_CHECKING:
     from arelu_meta.data.imageset import ImageSet
 
+__all__ = ["DatasetEntry", "entries", "is_local", "load", "names", "register"]
+
 
 @dataclass(frozen=True)
 class DatasetEntry(Entry):
-    """A named image set. Bundled ones come with the dependencies; the others are looked for under a data root."""
+    """A named image set. Bundled ones come with the dependencies; the others are looked for under a data root.
+
+    `local` names the function that tells whether a data root (a `Path`) holds the set.
+    """
 
     bundled: bool = False
+    local: str = ""
+
+
+def _bundled(name: str, target: str, summary: str) -> DatasetEntry:
+    return DatasetEntry(name, f"arelu_meta.data.bundled.{target}", summary, bundled=True)
+
+
+def _published(name: str, target: str, local: str, summary: str) -> DatasetEntry:
+    readers = "arelu_meta.data.readers"
+    return DatasetEntry(name, f"{readers}.{target}", summary, local=f"{readers}.{local}")
 
 
 _REGISTRY = Registry[DatasetEntry]("dataset")
 _REGISTRY.add(
-    DatasetEntry(
-        "digits",
-        "arelu_meta.data.bundled.digits:load_digits",
-        summary="1,797 handwritten digits of scikit-learn, 1x28x28, 10 classes",
-        bundled=True,
+    _bundled("digits", "digits:load_digits", "1,797 handwritten digits of scikit-learn, 1x28x28, 10 classes"),
+    _published("mnist", "mnist:load_mnist", "mnist:MNIST.is_local", "70,000 handwritten digits, 1x28x28, 10 classes"),
+    _published(
+        "fashion_mnist",
+        "mnist:load_fashion_mnist",
+        "mnist:FASHION_MNIST.is_local",
+        "70,000 clothes, 1x28x28, 10 classes",
     ),
-    DatasetEntry("mnist", "arelu_meta.data.readers.mnist:load_mnist", "70,000 handwritten digits, 1x28x28, 10 classes"),
-    DatasetEntry(
-        "fashion_mnist", "arelu_meta.data.readers.mnist:load_fashion_mnist", "70,000 clothes, 1x28x28, 10 classes"
+    _published("svhn", "svhn:load_svhn", "svhn:SVHN.is_local", "99,289 house number digits, 3x32x32, 10 classes"),
+    _published("cifar10", "cifar:load_cifar10", "cifar:CIFAR10.is_local", "60,000 photographs, 3x32x32, 10 classes"),
+    _published(
+        "cifar100", "cifar:load_cifar100", "cifar:CIFAR100.is_local", "60,000 photographs, 3x32x32, 100 classes"
     ),
-    DatasetEntry("svhn", "arelu_meta.data.readers.svhn:load_svhn", "99,289 house number digits, 3x32x32, 10 classes"),
-    DatasetEntry("cifar10", "arelu_meta.data.readers.cifar:load_cifar10", "60,000 photographs, 3x32x32, 10 classes"),
-    DatasetEntry("cifar100", "arelu_meta.data.readers.cifar:load_cifar100", "60,000 photographs, 3x32x32, 100 classes"),
-    DatasetEntry(
-        "omniglot", "arelu_meta.data.readers.omniglot:load_omniglot", "32,460 drawings, 1x28x28, 1,623 characters"
+    _published(
+        "omniglot",
+        "omniglot:load_omniglot",
+        "omniglot:OMNIGLOT.is_local",
+        "32,460 drawings, 1x28x28, 1,623 characters",
     ),
-    DatasetEntry(
-        "lgg", "arelu_meta.data.readers.lgg:load_lgg", "3,929 MRI slices with tumour masks, 3x256x256, 110 patients"
+    _published(
+        "lgg", "lgg:load_lgg", "lgg:local_folder", "3,929 MRI slices with tumour masks, 3x256x256, 110 patients"
     ),
-    DatasetEntry(
+    _bundled(
         "glyphs",
-        "arelu_meta.data.bundled.glyphs:load_glyphs",
-        summary="hand-drawn-like letters of 15 scripts, 1x28x28, about 1,000 classes of 20, split by script",
-        bundled=True,
+        "glyphs:load_glyphs",
+        "hand-drawn-like letters of 15 scripts, 1x28x28, about 1,000 classes of 20, split by script",
     ),
-    DatasetEntry(
+    _bundled(
         "street",
-        "arelu_meta.data.bundled.street:load_street",
-        summary="digits in many fonts on cluttered colour backgrounds, 3x32x32, 10,000 to train and 4,000 to test",
-        bundled=True,
+        "street:load_street",
+        "digits in many fonts on cluttered colour backgrounds, 3x32x32, 10,000 to train and 4,000 to test",
     ),
-    DatasetEntry(
+    _bundled(
         "phantom",
-        "arelu_meta.data.bundled.phantom:load_phantom",
-        summary="brain-scan-like slices with lesion masks, 3x64x64, 30 patients of 12 slices, split by patient",
-        bundled=True,
+        "phantom:load_phantom",
+        "brain-scan-like slices with lesion masks, 3x64x64, 30 patients of 12 slices, split by patient",
     ),
 )
 
@@ -81,10 +96,26 @@ def entries() -> list[DatasetEntry]:
 
 
 def load(name: str | Path, *, root: str | Path | None = None, **options: object) -> "ImageSet":
-    """Read a registered set by name, or your own: a folder, an `.npz` or `package.module:function` (see `own.py`).
+    """Read an image set by name, or your own by path.
 
-    `root` is the data root of sets that are not bundled; `options` are those of the set's own reader, such as
-    `rotations=True` of omniglot or `image_size=64` of a folder.
+    Args:
+        name: a registered name (`data.names()`), or your own data: a folder of class folders, a folder with a CSV of
+            `filename,label,split`, an `.npz` with `x`, `y` (or `x_train`, `y_train`, `x_test`, `y_test`), or
+            `package.module:function` that returns arrays, a torch Dataset or an `ImageSet`.
+        root: folder below which published sets are looked for and downloaded to; unless given, `ARELU_META_DATA` or
+            the user's cache folder. Bundled sets and your own do not use it.
+        **options: of the set's reader, such as `rotations=True` of omniglot or `image_size=64` of a folder.
+
+    Returns:
+        The images as uint8 (N, C, H, W) with their labels (N,), not yet split or normalised.
+
+    Raises:
+        InputError: an unknown name or option, a file that cannot be read, or a download that failed.
+
+    Example:
+        >>> from arelu_meta import data
+        >>> data.load("digits").images.shape
+        torch.Size([1797, 1, 28, 28])
     """
     name = str(name)
     if name in _REGISTRY:
@@ -92,7 +123,10 @@ def load(name: str | Path, *, root: str | Path | None = None, **options: object)
         reader = entry.load()
         options |= {} if entry.bundled else {"root": root}
     else:
-        reader = _own_reader(name)
+        from arelu_meta.data.files.own import load_own
+
+        _check_own(name)
+        reader = partial(load_own, name)
     known = inspect.signature(reader).parameters
     for option in options:
         if option not in known:
@@ -101,20 +135,73 @@ def load(name: str | Path, *, root: str | Path | None = None, **options: object)
     return images
 
 
-def _own_reader(name: str) -> Callable[..., Any]:
-    from arelu_meta.data.files.own import is_target, load_own
+def is_local(name: str | Path, root: str | Path | None = None) -> bool:
+    """Whether `load` would read a set without downloading anything.
+
+    Args:
+        name: as for `load`. Bundled sets and your own are local.
+        root: as for `load`.
+
+    Returns:
+        False where a file of a published set is missing; and of a set that you registered with `bundled=False`, whose
+        files are not known here.
+
+    Raises:
+        InputError: an unknown name.
+
+    Example:
+        >>> from arelu_meta import data
+        >>> data.is_local("digits"), data.is_local("cifar10", root="/no/such/folder")
+        (True, False)
+    """
+    name = str(name)
+    if name not in _REGISTRY:
+        _check_own(name)
+        return True
+    entry = _REGISTRY[name]
+    if entry.bundled or not entry.local:
+        return entry.bundled
+    from arelu_meta.data.files import data_root
+
+    return bool(load_attribute(entry.local)(data_root(root)))
+
+
+def _check_own(name: str) -> None:
+    from arelu_meta.data.files.own import is_target
 
     if not (os.path.exists(os.path.expanduser(name)) or is_target(name)):
         if name.endswith(".npz") or os.path.basename(name) != name:
             raise InputError(f"no file or folder {name!r}; check the path, or name a set: {', '.join(names())}")
         raise unknown("dataset", name, names())
-    return partial(load_own, name)
 
 
 def register(
     name: str, *, summary: str = "", bundled: bool = True
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Register a function that returns an `ImageSet` under a name of your own."""
+    """Register a function that returns an `ImageSet` under a name, for `load` and for `--dataset`.
+
+    Args:
+        name: a new name.
+        summary: one line for the list of sets.
+        bundled: False for a function that takes `root`, the folder of published sets.
+
+    Returns:
+        A decorator that leaves the function as it is.
+
+    Raises:
+        InputError: the name is registered already.
+
+    Example:
+        >>> import torch
+        >>> from arelu_meta import data
+        >>> from arelu_meta.data.imageset import ImageSet
+        >>> @data.register("two_squares", summary="a black and a white square")
+        ... def two_squares():
+        ...     images = torch.tensor([0, 255], dtype=torch.uint8).view(2, 1, 1, 1).expand(2, 1, 8, 8)
+        ...     return ImageSet("two_squares", images, torch.tensor([0, 1]), ("black", "white"))
+        >>> data.load("two_squares").class_names
+        ('black', 'white')
+    """
 
     def add(function: Callable[..., Any]) -> Callable[..., Any]:
         _REGISTRY.add(DatasetEntry(name, function, summary=summary, bundled=bundled))

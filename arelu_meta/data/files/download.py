@@ -1,24 +1,33 @@
-"""Fetch published files: several mirrors, checksum, resume, atomic placement, one writer at a time.
+"""Download and unpack published files: several mirrors, checksum, resume, atomic placement, one writer at a time.
 
-A file grows as `NAME.part` and takes its name only when it is whole and its checksum is the publisher's.
-A cut transfer leaves the part, and the next one goes on from there.
+A file grows as `NAME.part` and takes its name only when it is complete and its checksum is the publisher's.
+An interrupted transfer leaves the part, and the next one resumes it. Of an archive, members that would leave their
+folder are refused.
 """
 
+import gzip
 import http.client
 import os
+import shutil
+import stat
 import sys
+import tarfile
+import tempfile
 import urllib.error
 import urllib.request
+import zipfile
+import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath, PureWindowsPath
+from typing import IO
 
 from filelock import FileLock
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
-from arelu_meta.data.files.checksum import CHUNK, checksums
+from arelu_meta.data.files import CHUNK, checksums
 from arelu_meta.errors import InputError
 
 OFFLINE = "ARELU_META_OFFLINE"
@@ -31,7 +40,7 @@ class UnreachableError(Exception):
 
 
 @dataclass(frozen=True)
-class Published:
+class PublishedFile:
     """A file as published: its name, its MD5 and the addresses of the folders that hold it."""
 
     name: str
@@ -39,9 +48,8 @@ class Published:
     mirrors: tuple[str, ...]
 
 
-def obtain(name: str, files: Sequence[Published], folder: Path, *, bundled: str) -> None:
-    """Download the files that a set lacks; when that cannot be done, say what to put where and what runs without."""
-    missing = [file for file in files if not (folder / file.name).exists()]
+def download_missing(name: str, missing: Sequence[PublishedFile], folder: Path, *, substitute: str) -> None:
+    """Download the files that a set lacks; an error says what to put where, and which bundled set to use instead."""
     try:
         if missing and os.environ.get(OFFLINE, "0") not in ("", "0"):
             raise UnreachableError(f"{OFFLINE} is set")
@@ -51,11 +59,11 @@ def obtain(name: str, files: Sequence[Published], folder: Path, *, bundled: str)
         absent = ", ".join(file.name for file in missing if not (folder / file.name).exists())
         raise InputError(
             f"{name}: cannot download {absent} ({reason}); put the files into {folder}, "
-            f"or use the bundled {bundled!r}, which needs no download"
+            f"or use the bundled {substitute!r}, which needs no download"
         ) from None
 
 
-def fetch(file: Published, folder: Path) -> Path:
+def fetch(file: PublishedFile, folder: Path) -> Path:
     """Download one file into a folder; processes that ask for the same file wait for the first and share its copy."""
     target = folder / file.name
     part = folder / f"{file.name}.part"
@@ -63,8 +71,10 @@ def fetch(file: Published, folder: Path) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
         with FileLock(folder / f".{file.name}.lock"):
             if not target.exists():
-                _download(file, part)
-                _place(part, target)
+                _from_mirrors(file, part)
+                with _removed_if_unwritable(part), part.open("rb+") as stream:
+                    os.fsync(stream.fileno())  # a name must never point to bytes that are not on the disk yet
+                os.replace(part, target)
     except OSError as error:
         raise InputError(
             f"cannot write {target}: {error.strerror or error}; free some space or choose another data root"
@@ -83,37 +93,31 @@ def _removed_if_unwritable(part: Path) -> Iterator[None]:
         raise
 
 
-def _place(part: Path, target: Path) -> None:
-    with _removed_if_unwritable(part), part.open("rb+") as stream:
-        os.fsync(stream.fileno())  # a name must never point to bytes that are not on the disk yet
-    os.replace(part, target)
-
-
-def _download(file: Published, part: Path) -> None:
+def _from_mirrors(file: PublishedFile, part: Path) -> None:
+    """Download from the first mirror that sends the published bytes, resuming what was interrupted."""
     reasons = []
     for mirror in file.mirrors:
-        try:
-            return _from_mirror(f"{mirror.rstrip('/')}/{file.name}", file.md5, part)
-        except UnreachableError as reason:
-            reasons.append(str(reason))
+        url, reason = f"{mirror.rstrip('/')}/{file.name}", f"was cut off {ATTEMPTS} times"
+        for _ in range(ATTEMPTS):
+            resumed = part.exists()
+            try:
+                complete = _transfer(url, part)
+            except UnreachableError as error:
+                reason = str(error)
+                break
+            if complete and checksums(part).md5 == file.md5:
+                return
+            if complete:
+                part.unlink()
+                if not resumed:
+                    reason = "sent other bytes than were published"
+                    break
+        reasons.append(f"{url} {reason}")
     raise UnreachableError("; ".join(reasons) or "no mirror is known")
 
 
-def _from_mirror(url: str, md5: str, part: Path) -> None:
-    for _ in range(ATTEMPTS):
-        resumed = part.exists()
-        if not _transfer(url, part):
-            continue
-        if checksums(part).md5 == md5:
-            return
-        part.unlink()
-        if not resumed:
-            raise UnreachableError(f"{url} sent other bytes than were published")
-    raise UnreachableError(f"{url} was cut off {ATTEMPTS} times")
-
-
 def _transfer(url: str, part: Path) -> bool:
-    """Append what is missing of a file; False when the transfer was cut."""
+    """Append what is missing of a file; False when the transfer was interrupted."""
     have = part.stat().st_size if part.exists() else 0
     response = _open(url, have)
     if response is None:  # nothing lies beyond what is there: the checksum decides
@@ -145,9 +149,9 @@ def _open(url: str, start: int) -> http.client.HTTPResponse | None:
         error.close()
         if start and error.code == http.HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
             return None
-        raise UnreachableError(f"{url} answered {error.code}") from error
+        raise UnreachableError(f"answered {error.code}") from error
     except (OSError, http.client.HTTPException) as error:
-        raise UnreachableError(f"{url}: {getattr(error, 'reason', error)}") from error
+        raise UnreachableError(f"failed: {getattr(error, 'reason', error)}") from error
     return response
 
 
@@ -160,11 +164,69 @@ def _read(response: http.client.HTTPResponse) -> bytes | None:
 
 
 def _progress() -> Progress:
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        DownloadColumn(),
-        TransferSpeedColumn(),
-        TimeRemainingColumn(),
-    )
-    return Progress(*columns, console=Console(stderr=True), disable=not sys.stderr.isatty(), transient=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    console = Console(stderr=True)
+    return Progress(*columns, TimeRemainingColumn(), console=console, disable=not sys.stderr.isatty(), transient=True)
+
+
+def unpack(archive: Path, folder: Path, top: str) -> Path:
+    """Unpack the folder `top` of a tar or zip archive into `folder` and return its path.
+
+    All is written to a temporary folder and renamed when complete; a second process waits and finds it done.
+    """
+    target = folder / top
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with FileLock(folder / f".{top}.lock"):
+            if not target.exists():
+                _unpack(archive, target)
+    except (gzip.BadGzipFile, tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError) as error:
+        raise InputError(f"{archive} is damaged ({error}); delete it and load the set again") from error
+    except OSError as error:
+        raise InputError(
+            f"cannot unpack {archive} into {folder}: {error.strerror or error}; "
+            f"free some space or choose another data root"
+        ) from error
+    return target
+
+
+def _unpack(archive: Path, target: Path) -> None:
+    staging = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
+    try:
+        for name, content in _members(archive):
+            path = staging / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with content, path.open("wb") as stream:
+                shutil.copyfileobj(content, stream)
+        if not (staging / target.name).is_dir():
+            raise InputError(f"{archive} holds no folder {target.name!r}; is it another set's archive?")
+        os.replace(staging / target.name, target)
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+
+
+def _members(archive: Path) -> Iterator[tuple[str, IO[bytes]]]:
+    """Yield name and content of each file, after all names were found harmless."""
+    if zipfile.is_zipfile(archive):
+        with zipfile.ZipFile(archive) as archive_file:
+            entries = archive_file.infolist()
+            for entry in entries:
+                _check(archive, entry.filename, link=stat.S_ISLNK(entry.external_attr >> 16))
+            yield from ((entry.filename, archive_file.open(entry)) for entry in entries if not entry.is_dir())
+        return
+    with tarfile.open(archive) as tar:
+        members = tar.getmembers()
+        for member in members:
+            _check(archive, member.name, link=not (member.isreg() or member.isdir()))
+        for member in members:
+            content = tar.extractfile(member)
+            if content is not None:
+                yield member.name, content
+
+
+def _check(archive: Path, name: str, *, link: bool) -> None:
+    posix, windows = PurePosixPath(name), PureWindowsPath(name)
+    if posix.is_absolute() or windows.is_absolute() or windows.drive or ".." in windows.parts:
+        raise InputError(f"{archive}: refused, its member {name!r} would leave the folder; fetch it from its publisher")
+    if link:
+        raise InputError(f"{archive}: refused, its member {name!r} is a link or a device; fetch it from its publisher")

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import torch
 
-from arelu_meta.data.files.checksum import tree_sha256
-from arelu_meta.data.files.pictures import SUFFIXES, read_pictures
+from arelu_meta.data.files import tree_sha256
+from arelu_meta.data.files.image_files import SUFFIXES, read_images
 from arelu_meta.data.imageset import ImageSet, Provenance
 from arelu_meta.errors import InputError, unknown
 
@@ -27,7 +27,7 @@ def read_folder(folder: Path, *, image_size: int | None = None) -> ImageSet:
     parts = {part for _, _, part in rows} - {""}
     return ImageSet(
         name=folder.resolve().name,
-        images=read_pictures(files, image_size=image_size),
+        images=read_images(files, image_size=image_size),
         labels=torch.tensor([number[label] for _, label, _ in rows]),
         class_names=tuple(classes),
         parts={part: torch.tensor([i for i, row in enumerate(rows) if row[2] == part]) for part in sorted(parts)},

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from arelu_meta.data.files.arrays import from_arrays, read_npz, to_bytes
 from arelu_meta.data.files.folders import read_folder
-from arelu_meta.data.files.pictures import GREY_MODES
+from arelu_meta.data.files.image_files import GREY_MODES
 from arelu_meta.data.imageset import ImageSet, Provenance
 from arelu_meta.errors import InputError
 from arelu_meta.registry import load_attribute

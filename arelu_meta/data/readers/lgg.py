@@ -11,12 +11,11 @@ import re
 from pathlib import Path
 
 import torch
-from PIL import Image
 
-from arelu_meta.data.files.checksum import tree_sha256, unverified
-from arelu_meta.data.files.pictures import read_picture
-from arelu_meta.data.files.root import data_root
+from arelu_meta.data.files import data_root, tree_sha256
+from arelu_meta.data.files.image_files import read_image
 from arelu_meta.data.imageset import ImageSet
+from arelu_meta.data.readers import unverified
 from arelu_meta.errors import InputError
 
 SOURCE = "https://www.kaggle.com/datasets/mateuszbuda/lgg-mri-segmentation"
@@ -26,7 +25,13 @@ MASK = "_mask.tif"
 
 def load_lgg(*, root: str | Path | None = None) -> ImageSet:
     """Read LGG MRI: slices of 3x256x256, `masks` of 0 and 1, `groups` by patient, labels by whether one is marked."""
-    folder = _folder(data_root(root))
+    root = data_root(root)
+    folder = local_folder(root)
+    if folder is None:
+        raise InputError(
+            f"lgg: no PATIENT/*{MASK} below {root}; download kaggle_3m from {SOURCE} and put it into {root}, "
+            f"or use the bundled 'phantom', which needs no download"
+        )
     pairs = [pair for patient in sorted(folder.iterdir()) if patient.is_dir() for pair in _pairs(patient)]
     images, masks = _read(pairs)
     patients = sorted({image.parent.name for image, _ in pairs})
@@ -45,14 +50,9 @@ def load_lgg(*, root: str | Path | None = None) -> ImageSet:
     return unverified(read, source=SOURCE, files=files, reason=reason)
 
 
-def _folder(root: Path) -> Path:
-    found = next((root / folder for folder in FOLDERS if any((root / folder).glob(f"*/*{MASK}"))), None)
-    if found is None:
-        raise InputError(
-            f"lgg: no PATIENT/*{MASK} below {root}; download kaggle_3m from {SOURCE} and put it into {root}, "
-            f"or use the bundled 'phantom', which needs no download"
-        )
-    return found
+def local_folder(root: Path) -> Path | None:
+    """The first folder that holds the masks of a patient."""
+    return next((root / folder for folder in FOLDERS if any((root / folder).glob(f"*/*{MASK}"))), None)
 
 
 def _pairs(patient: Path) -> list[tuple[Path, Path]]:
@@ -73,28 +73,17 @@ def _pairs(patient: Path) -> list[tuple[Path, Path]]:
 
 def _read(pairs: list[tuple[Path, Path]]) -> tuple[torch.Tensor, torch.Tensor]:
     """Decode slices to (N, 3, H, W) and masks to (N, 1, H, W) of 0 and 1; all must have the size of the first."""
-    first = read_picture(pairs[0][0], str(pairs[0][0]), _colour)
-    _, height, width = first.shape
+    height, width = read_image(pairs[0][0], str(pairs[0][0]), lambda image: image.convert("L")).shape[1:]
     images = torch.empty(len(pairs), 3, height, width, dtype=torch.uint8)
     masks = torch.empty(len(pairs), 1, height, width, dtype=torch.uint8)
-    for row, (image, mask) in enumerate(pairs):
-        x, y = read_picture(image, str(image), _colour), read_picture(mask, str(mask), _grey)
+    for row, (image_path, mask_path) in enumerate(pairs):
+        x = read_image(image_path, str(image_path), lambda image: image.convert("RGB"))
+        y = read_image(mask_path, str(mask_path), lambda image: image.convert("L"))
         if x.shape[1:] != (height, width) or y.shape[1:] != (height, width):
+            size, mask_size = ("x".join(map(str, decoded.shape[1:])) for decoded in (x, y))
             raise InputError(
-                f"{image} is {_size(x)} and its mask {_size(y)}, but the first slice is {height}x{width}; "
+                f"{image_path} is {size} and its mask {mask_size}, but the first slice is {height}x{width}; "
                 f"all must be of one size, so copy the patient's folder again"
             )
         images[row], masks[row] = x, y > 127
     return images, masks
-
-
-def _size(picture: torch.Tensor) -> str:
-    return f"{picture.shape[1]}x{picture.shape[2]}"
-
-
-def _colour(picture: Image.Image) -> Image.Image:
-    return picture.convert("RGB")
-
-
-def _grey(picture: Image.Image) -> Image.Image:
-    return picture.convert("L")

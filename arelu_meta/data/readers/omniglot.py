@@ -16,21 +16,25 @@ import torch
 from PIL import Image, ImageChops
 from torch import Tensor
 
-from arelu_meta.data.files.checksum import checksums, tree_sha256, unverified, verified
-from arelu_meta.data.files.download import Published, obtain
-from arelu_meta.data.files.pictures import read_picture
-from arelu_meta.data.files.root import data_root
+from arelu_meta.data.files import checksums, data_root, tree_sha256
+from arelu_meta.data.files.download import PublishedFile
+from arelu_meta.data.files.image_files import read_image
 from arelu_meta.data.imageset import ImageSet
+from arelu_meta.data.readers import PublishedSet, local_path, unverified, verified
 from arelu_meta.errors import InputError
 
 IMAGE_SIZE = 28
 DRAWINGS = "*/*/*.png"
-FOLDERS = ("omniglot-py", "omniglot", ".")
 MIRRORS = ("https://raw.githubusercontent.com/brendenlake/omniglot/master/python",)
-FILES = {
-    "background": Published("images_background.zip", "68d2efa1b9178cc56df9314c21c6e718", MIRRORS),
-    "evaluation": Published("images_evaluation.zip", "6b91aef0f799c5bb55b94e3f2daec811", MIRRORS),
-}
+OMNIGLOT = PublishedSet(
+    name="omniglot",
+    folders=("omniglot-py", "omniglot", "."),
+    files=(
+        PublishedFile("images_background.zip", "68d2efa1b9178cc56df9314c21c6e718", MIRRORS),
+        PublishedFile("images_evaluation.zip", "6b91aef0f799c5bb55b94e3f2daec811", MIRRORS),
+    ),
+    substitute="glyphs",
+)
 
 
 def load_omniglot(*, root: str | Path | None = None, rotations: bool = False) -> ImageSet:
@@ -40,16 +44,14 @@ def load_omniglot(*, root: str | Path | None = None, rotations: bool = False) ->
     each character turned by 90, 180 and 270 degrees (counter-clockwise) is a new class; classes 0..1622 stay the
     upright ones. `groups` numbers the upright character of an image, so `by_class` keeps it and its turns together.
     """
-    folder = _folder(data_root(root))
-    if folder is None:
-        folder = data_root(root) / FOLDERS[0]
-        obtain("omniglot", list(FILES.values()), folder, bundled="glyphs")
+    folder = OMNIGLOT.obtain(data_root(root))
+    paths = [path for file in OMNIGLOT.files if (path := local_path(folder, file)) is not None]
     images: list[Tensor] = []
     class_names: list[str] = []
     labels, parts = [], {}
-    for part, file in FILES.items():
+    for part, path in zip(("background", "evaluation"), paths, strict=True):
         start = len(images)
-        for character, drawing in _drawings(folder, file):
+        for character, drawing in _drawings(path):
             if not class_names or class_names[-1] != character:
                 class_names.append(character)
             images.append(drawing)
@@ -64,7 +66,7 @@ def load_omniglot(*, root: str | Path | None = None, rotations: bool = False) ->
         groups=torch.tensor(labels),
         group_names=tuple(class_names),
     )
-    upright = _with_provenance(upright, folder)
+    upright = _with_provenance(upright, paths)
     return with_rotations(upright) if rotations else upright
 
 
@@ -85,52 +87,38 @@ def with_rotations(upright: ImageSet) -> ImageSet:
     )
 
 
-def _folder(root: Path) -> Path | None:
-    """The first folder that holds both parts, each as a zip or as a folder."""
-
-    def whole(folder: Path) -> bool:
-        return all(
-            (folder / file.name).is_file() or (folder / Path(file.name).stem).is_dir() for file in FILES.values()
-        )
-
-    return next((root / folder for folder in FOLDERS if whole(root / folder)), None)
-
-
-def _with_provenance(images: ImageSet, folder: Path) -> ImageSet:
-    zips = {folder / file.name for file in FILES.values() if (folder / file.name).is_file()}
-    found = {path: checksums(path) for path in sorted(zips)}
-    if len(zips) == len(FILES):
-        published = {file.name: frozenset({file.md5}) for file in FILES.values()}
-        return verified(images, source=MIRRORS[0], found=found, published=published)
-    trees = [folder / Path(file.name).stem for file in FILES.values() if folder / file.name not in zips]
-    files = {path.name: sums.sha256 for path, sums in found.items()}
-    files |= {tree.name: tree_sha256(tree, tree.glob(DRAWINGS)) for tree in trees}
-    reason = f"checksums are published for the zip files only, and {folder} does not hold both"
+def _with_provenance(images: ImageSet, paths: list[Path]) -> ImageSet:
+    zips = {path: checksums(path) for path in paths if path.is_file()}
+    if len(zips) == len(paths):
+        published = {file.name: file.md5 for file in OMNIGLOT.files}
+        return verified(images, source=MIRRORS[0], read=zips, published=published)
+    files = {path.name: sums.sha256 for path, sums in zips.items()}
+    files |= {path.name: tree_sha256(path, path.glob(DRAWINGS)) for path in paths if path not in zips}
+    reason = f"checksums are published for the zip files only, and {paths[0].parent} does not hold both"
     return unverified(images, source=MIRRORS[0], files=files, reason=reason)
 
 
-def _drawings(folder: Path, file: Published) -> Iterator[tuple[str, Tensor]]:
-    """Give `ALPHABET/CHARACTER` and the drawing (1, 28, 28) of each image, by alphabet, character and file name."""
-    archive, tree = folder / file.name, folder / Path(file.name).stem
+def _drawings(path: Path) -> Iterator[tuple[str, Tensor]]:
+    """Yield `ALPHABET/CHARACTER` and the drawing (1, 28, 28) of each image, by alphabet, character and file name."""
     count = 0
-    for parts, source, name in _sources_of_zip(archive) if archive.is_file() else _sources_of_tree(tree):
+    for parts, source, name in _zip_members(path) if path.is_file() else _tree_files(path):
         count += 1
-        yield "/".join(parts[-3:-1]), read_picture(source, name, _shrink)
+        yield "/".join(parts[-3:-1]), read_image(source, name, _shrink)
     if count == 0:
-        raise InputError(f"{tree} holds no ALPHABET/CHARACTER/*.png; delete it and load the set again")
+        raise InputError(f"{path} holds no ALPHABET/CHARACTER/*.png; delete it and load the set again")
 
 
-def _sources_of_zip(archive: Path) -> Iterator[tuple[tuple[str, ...], BytesIO, str]]:
+def _zip_members(archive: Path) -> Iterator[tuple[tuple[str, ...], BytesIO, str]]:
     try:
-        with zipfile.ZipFile(archive) as opened:
-            for parts, name in sorted((PurePosixPath(name).parts, name) for name in opened.namelist()):
+        with zipfile.ZipFile(archive) as file:
+            for parts, name in sorted((PurePosixPath(name).parts, name) for name in file.namelist()):
                 if len(parts) == 4 and name.endswith(".png"):
-                    yield parts, BytesIO(opened.read(name)), f"{archive}: {name}"
+                    yield parts, BytesIO(file.read(name)), f"{archive}: {name}"
     except (zipfile.BadZipFile, EOFError, OSError) as error:
         raise InputError(f"{archive} is damaged ({error}); delete it and load the set again") from error
 
 
-def _sources_of_tree(tree: Path) -> Iterator[tuple[tuple[str, ...], Path, str]]:
+def _tree_files(tree: Path) -> Iterator[tuple[tuple[str, ...], Path, str]]:
     for path in sorted(tree.glob(DRAWINGS), key=lambda path: path.parts):
         yield path.parts, path, str(path)
 

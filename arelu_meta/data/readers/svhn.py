@@ -11,27 +11,29 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from arelu_meta.data.files.checksum import checksums, verified
-from arelu_meta.data.files.download import Published, obtain
-from arelu_meta.data.files.root import data_root, existing_folder
+from arelu_meta.data.files import checksums, data_root
+from arelu_meta.data.files.download import PublishedFile
 from arelu_meta.data.imageset import ImageSet
+from arelu_meta.data.readers import PublishedSet, verified
 from arelu_meta.errors import InputError
 
 MIRRORS = ("http://ufldl.stanford.edu/housenumbers",)
-FILES = (
-    Published("train_32x32.mat", "e26dedcc434d2e4c54c9b2d4a06d8373", MIRRORS),
-    Published("test_32x32.mat", "eb5a983be6a315427106f1b164d9cef3", MIRRORS),
+SVHN = PublishedSet(
+    name="svhn",
+    folders=("svhn", "SVHN", "."),
+    files=(
+        PublishedFile("train_32x32.mat", "e26dedcc434d2e4c54c9b2d4a06d8373", MIRRORS),
+        PublishedFile("test_32x32.mat", "eb5a983be6a315427106f1b164d9cef3", MIRRORS),
+    ),
+    substitute="street",
 )
 
 
 def load_svhn(*, root: str | Path | None = None) -> ImageSet:
     """Read SVHN: 73,257 `train` and 26,032 `test` digits of 3x32x32."""
-    root = data_root(root)
-    names = tuple(file.name for file in FILES)
-    folder = existing_folder(root, ("svhn", "SVHN", "."), names) or root / "svhn"
-    obtain("svhn", FILES, folder, bundled="street")
-    found = {folder / name: checksums(folder / name) for name in names}
-    (train_x, train_y), (test_x, test_y) = (read_mat(path) for path in found)
+    folder = SVHN.obtain(data_root(root))
+    paths = [folder / file.name for file in SVHN.files]
+    (train_x, train_y), (test_x, test_y) = map(read_mat, paths)
     images = ImageSet(
         name="svhn",
         images=torch.cat([train_x, test_x]),
@@ -39,8 +41,8 @@ def load_svhn(*, root: str | Path | None = None) -> ImageSet:
         class_names=tuple("0123456789"),
         parts={"train": torch.arange(len(train_x)), "test": torch.arange(len(test_x)) + len(train_x)},
     )
-    published = {file.name: frozenset({file.md5}) for file in FILES}
-    return verified(images, source=MIRRORS[0], found=found, published=published)
+    published = {file.name: file.md5 for file in SVHN.files}
+    return verified(images, source=MIRRORS[0], read={path: checksums(path) for path in paths}, published=published)
 
 
 def read_mat(path: Path) -> tuple[Tensor, Tensor]:

@@ -3,17 +3,20 @@ import hashlib
 import io
 import os
 import pickle
+import shutil
+import stat
 import subprocess
 import sys
 import tarfile
 import time
+import zipfile
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from arelu_meta.data.files import download
-from arelu_meta.data.files.download import Published, fetch, obtain
+from arelu_meta.data.files.download import PublishedFile, download_missing, fetch, unpack
 from arelu_meta.errors import InputError
 from tests.data.mirror import Mirror, serve
 
@@ -29,7 +32,7 @@ def online(monkeypatch):
 
 
 def published(*mirrors, content=CONTENT):
-    return Published(
+    return PublishedFile(
         "set.bin", hashlib.md5(content, usedforsecurity=False).hexdigest(), tuple(mirror.url for mirror in mirrors)
     )
 
@@ -115,7 +118,7 @@ def test_a_mirror_that_is_not_there(tmp_path):
 def test_all_mirrors_fail_in_one_line(tmp_path):
     first, second = Mirror(CONTENT, (503,)), Mirror(CONTENT, ("corrupt",))
     with serve(first), serve(second), pytest.raises(InputError) as caught:
-        obtain("shapes", [published(first, second)], tmp_path, bundled="glyphs")
+        download_missing("shapes", [published(first, second)], tmp_path, substitute="glyphs")
     message = str(caught.value)
     assert message.startswith("shapes: cannot download set.bin (")
     assert f"{first.url}/set.bin answered 503" in message
@@ -128,7 +131,7 @@ def test_all_mirrors_fail_in_one_line(tmp_path):
 def test_a_mirror_that_always_cuts_leaves_its_part_for_the_next_time(tmp_path):
     with serve(Mirror(CONTENT, ("cut",))) as mirror:
         with pytest.raises(InputError, match=f"was cut off {download.ATTEMPTS} times"):
-            obtain("shapes", [published(mirror)], tmp_path, bundled="glyphs")
+            download_missing("shapes", [published(mirror)], tmp_path, substitute="glyphs")
         assert left_in(tmp_path) == ["set.bin.part"]
         had = (tmp_path / "set.bin.part").stat().st_size
         mirror.plan = ["whole"]
@@ -140,7 +143,7 @@ def test_a_mirror_that_always_cuts_leaves_its_part_for_the_next_time(tmp_path):
 def test_offline_asks_nobody(tmp_path, monkeypatch):
     monkeypatch.setenv("ARELU_META_OFFLINE", "1")
     with serve(Mirror(CONTENT)) as mirror, pytest.raises(InputError, match="ARELU_META_OFFLINE is set"):
-        obtain("shapes", [published(mirror)], tmp_path / "root", bundled="glyphs")
+        download_missing("shapes", [published(mirror)], tmp_path / "root", substitute="glyphs")
     assert mirror.requests == []
     assert not (tmp_path / "root").exists()
 
@@ -148,7 +151,7 @@ def test_offline_asks_nobody(tmp_path, monkeypatch):
 @pytest.mark.parametrize("url", ["file:///etc", "ftp://127.0.0.1", "/etc"])
 def test_only_http(tmp_path, url):
     with pytest.raises(InputError, match="must be http:// or https://"):
-        fetch(Published("passwd", "0" * 32, (url,)), tmp_path)
+        fetch(PublishedFile("passwd", "0" * 32, (url,)), tmp_path)
     assert left_in(tmp_path) == []
 
 
@@ -193,8 +196,8 @@ def test_a_root_that_is_a_file(tmp_path):
 
 FETCH = """
 import sys
-from arelu_meta.data.files.download import Published, fetch
-fetch(Published("set.bin", sys.argv[2], (sys.argv[1],)), __import__("pathlib").Path(sys.argv[3]))
+from arelu_meta.data.files.download import PublishedFile, fetch
+fetch(PublishedFile("set.bin", sys.argv[2], (sys.argv[1],)), __import__("pathlib").Path(sys.argv[3]))
 """
 
 
@@ -218,10 +221,10 @@ def test_a_killed_process_leaves_neither_a_lock_nor_a_half_file(tmp_path):
 LOAD = """
 import sys
 from dataclasses import replace
-from arelu_meta.data import cifar
-from arelu_meta.data.files.download import Published
-archive = Published(cifar.CIFAR10.archive.name, sys.argv[2], (sys.argv[1],))
-cifar.CIFAR10 = replace(cifar.CIFAR10, archive=archive)
+from arelu_meta.data.readers import cifar
+from arelu_meta.data.files.download import PublishedFile
+archive = PublishedFile(cifar.CIFAR10.files[0].name, sys.argv[2], (sys.argv[1],))
+cifar.CIFAR10 = replace(cifar.CIFAR10, files=(archive,))
 print("ready", flush=True)
 sys.stdin.readline()
 print(cifar.load_cifar10(root=sys.argv[3]).digest)
@@ -273,3 +276,103 @@ def test_progress_is_shown_on_a_terminal_only(tmp_path, monkeypatch, capsys):
         fetch(published(mirror), tmp_path / "loud")
     assert "set.bin" in terminal.getvalue()
     assert "1.0" in terminal.getvalue()  # MB
+
+
+# Archives
+
+
+def tar_member(name, content=b"evil", **fields):
+    member = tarfile.TarInfo(name)
+    member.size = len(content) if fields.get("type", tarfile.REGTYPE) == tarfile.REGTYPE else 0
+    for field, value in fields.items():
+        setattr(member, field, value)
+    return member, io.BytesIO(content)
+
+
+def write_tar(path, *members):
+    with tarfile.open(path, "w:gz") as archive:
+        for member, content in members:
+            archive.addfile(member, content)
+
+
+def assert_refused(tmp_path, archive, message):
+    root = tmp_path / "root"
+    before = sorted(tmp_path.iterdir())
+    with pytest.raises(InputError, match=message) as caught:
+        unpack(archive, root, "top")
+    assert "\n" not in str(caught.value)
+    assert [file.name for file in root.iterdir() if not file.name.endswith(".lock")] == []
+    assert sorted(path for path in tmp_path.iterdir() if path != root) == before
+
+
+def test_unpacks_tar_and_zip_alike(tmp_path):
+    write_tar(tmp_path / "a.tar.gz", tar_member("top/x", b"one"), tar_member("top/deep/y", b"two"))
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        archive.writestr("top/x", "one")
+        archive.writestr("top/deep/y", "two")
+    for number, name in enumerate(("a.tar.gz", "a.zip")):
+        top = unpack(tmp_path / name, tmp_path / str(number), "top")
+        assert (top / "x").read_bytes() == b"one"
+        assert (top / "deep" / "y").read_bytes() == b"two"
+        assert [file.name for file in top.parent.iterdir() if not file.name.endswith(".lock")] == ["top"]
+
+
+@pytest.mark.parametrize("name", ["../evil", "top/../../evil", "/evil", "C:/evil", "..\\evil", "top\\..\\..\\evil"])
+def test_a_member_that_climbs_out_is_refused(tmp_path, name):
+    write_tar(tmp_path / "a.tar.gz", tar_member("top/good"), tar_member(name))
+    assert_refused(tmp_path, tmp_path / "a.tar.gz", "would leave the folder")
+
+
+@pytest.mark.parametrize("name", ["../evil", "top/../../evil", "/evil"])
+def test_a_zip_member_that_climbs_out_is_refused(tmp_path, name):
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        archive.writestr("top/good", "good")
+        archive.writestr(name, "evil")
+    assert_refused(tmp_path, tmp_path / "a.zip", "would leave the folder")
+
+
+@pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE, tarfile.CHRTYPE])
+def test_links_and_devices_are_refused(tmp_path, kind):
+    link = tar_member("top/link", type=kind, linkname="/etc")
+    write_tar(tmp_path / "a.tar.gz", tar_member("top/good"), link, tar_member("top/link/passwd"))
+    assert_refused(tmp_path, tmp_path / "a.tar.gz", "'top/link' is a link or a device")
+
+
+def test_a_link_in_a_zip_is_refused(tmp_path):
+    entry = zipfile.ZipInfo("top/link")
+    entry.external_attr = (stat.S_IFLNK | 0o777) << 16
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        archive.writestr(entry, "/etc")
+    assert_refused(tmp_path, tmp_path / "a.zip", "is a link or a device")
+
+
+@pytest.mark.parametrize("keep", [10, 200, -60])
+def test_a_damaged_archive(tmp_path, keep):
+    write_tar(tmp_path / "a.tar.gz", tar_member("top/x", os.urandom(5000)))
+    content = (tmp_path / "a.tar.gz").read_bytes()
+    (tmp_path / "a.tar.gz").write_bytes(content[:keep])
+    assert_refused(tmp_path, tmp_path / "a.tar.gz", "is damaged .*delete it and load the set again")
+
+
+def test_a_zip_with_flipped_bytes(tmp_path):
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        archive.writestr("top/x", b"a" * 1000)
+    content = bytearray((tmp_path / "a.zip").read_bytes())
+    content[500] ^= 1
+    (tmp_path / "a.zip").write_bytes(content)
+    assert_refused(tmp_path, tmp_path / "a.zip", "is damaged")
+
+
+def test_another_sets_archive(tmp_path):
+    write_tar(tmp_path / "a.tar.gz", tar_member("other/x"))
+    assert_refused(tmp_path, tmp_path / "a.tar.gz", "holds no folder 'top'")
+
+
+def test_a_full_disk_leaves_nothing(tmp_path, monkeypatch):
+    def refuse(source, target):
+        target.write(source.read(10))
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    write_tar(tmp_path / "a.tar.gz", tar_member("top/x", b"a" * 1000))
+    monkeypatch.setattr(shutil, "copyfileobj", refuse)
+    assert_refused(tmp_path, tmp_path / "a.tar.gz", "No space left on device; free some space")

@@ -10,13 +10,11 @@ import pytest
 import torch
 
 from arelu_meta import data
-from arelu_meta.data.files.checksum import UnverifiedData
-from arelu_meta.data.files.plainpickle import read_plain_pickle
-from arelu_meta.data.readers import cifar
-from arelu_meta.data.readers.cifar import CIFAR10, load_cifar10, load_cifar100
+from arelu_meta.data.readers import UnverifiedData, cifar
+from arelu_meta.data.readers.cifar import CIFAR10, load_cifar10, load_cifar100, read_plain_pickle
 from arelu_meta.errors import InputError
 
-quiet = pytest.mark.filterwarnings("ignore::arelu_meta.data.files.checksum.UnverifiedData")
+quiet = pytest.mark.filterwarnings("ignore::arelu_meta.data.readers.UnverifiedData")
 
 
 def rows(seed, n):
@@ -182,7 +180,7 @@ def test_bad_batches_are_one_line(tmp_path, name, content, message):
 
 def test_an_archive_put_there_by_hand_is_unpacked(tmp_path, monkeypatch):
     content = pickle.dumps({"data": rows(0, 2), "labels": [4, 2]}, protocol=2)
-    sums = {name: hashlib.md5(content, usedforsecurity=False).hexdigest() for name in CIFAR10.batches}
+    sums = {name: hashlib.md5(content, usedforsecurity=False).hexdigest() for name in CIFAR10.train | CIFAR10.test}
     test = {"test_batch": sums.pop("test_batch")}
     monkeypatch.setattr(cifar, "CIFAR10", replace(CIFAR10, train=sums, test=test))
     with tarfile.open(tmp_path / "cifar-10-python.tar.gz", "w:gz") as archive:

@@ -4,12 +4,12 @@ import torch
 from PIL import Image
 
 from arelu_meta import data
-from arelu_meta.data.files.checksum import UnverifiedData
+from arelu_meta.data.readers import UnverifiedData
 from arelu_meta.data.readers.lgg import load_lgg
 from arelu_meta.data.splits import by_group
 from arelu_meta.errors import InputError
 
-quiet = pytest.mark.filterwarnings("ignore::arelu_meta.data.files.checksum.UnverifiedData")
+quiet = pytest.mark.filterwarnings("ignore::arelu_meta.data.readers.UnverifiedData")
 
 
 def pixels(slice_number):

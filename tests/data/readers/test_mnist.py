@@ -1,6 +1,7 @@
 import gzip
 import hashlib
 import struct
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -8,11 +9,9 @@ import pytest
 import torch
 
 from arelu_meta import data
-from arelu_meta.data.files.checksum import UnverifiedData
-from arelu_meta.data.readers.mnist import FASHION_MNIST, MNIST, load_fashion_mnist, load_mnist
+from arelu_meta.data.readers import UnverifiedData
+from arelu_meta.data.readers.mnist import FASHION_MNIST, FILES, MNIST, UNPACKED_MD5, load_fashion_mnist, load_mnist
 from arelu_meta.errors import InputError
-
-FILES = MNIST.FILES
 
 
 def idx(array: np.ndarray) -> bytes:
@@ -70,23 +69,22 @@ def test_the_two_sets_do_not_share_a_folder_by_mistake(tmp_path):
         load_fashion_mnist(root=tmp_path)
 
 
+def with_sums_of(published, folder):
+    """The set as if the files in a folder were the published ones."""
+    md5 = {path.name: hashlib.md5(path.read_bytes(), usedforsecurity=False).hexdigest() for path in folder.iterdir()}
+    return replace(published, files=tuple(replace(file, md5=md5[file.name]) for file in published.files))
+
+
 def test_files_of_the_other_set_are_refused(tmp_path, monkeypatch):
     write(tmp_path, tiny(), packed=True)
-    sums = tuple(
-        hashlib.md5((tmp_path / f"{name}.gz").read_bytes(), usedforsecurity=False).hexdigest() for name in FILES
-    )
-    other = FASHION_MNIST.__class__(**{**FASHION_MNIST.__dict__, "md5": sums})
-    monkeypatch.setattr("arelu_meta.data.readers.mnist.FASHION_MNIST", other)
+    monkeypatch.setattr("arelu_meta.data.readers.mnist.FASHION_MNIST", with_sums_of(FASHION_MNIST, tmp_path))
     with pytest.raises(InputError, match="belongs to fashion_mnist"):
         load_mnist(root=tmp_path)
 
 
 def test_matching_checksums_are_verified_without_a_warning(tmp_path, monkeypatch):
     write(tmp_path, tiny(), packed=True)
-    sums = tuple(
-        hashlib.md5((tmp_path / f"{name}.gz").read_bytes(), usedforsecurity=False).hexdigest() for name in FILES
-    )
-    monkeypatch.setattr("arelu_meta.data.readers.mnist.MNIST", MNIST.__class__(**{**MNIST.__dict__, "md5": sums}))
+    monkeypatch.setattr("arelu_meta.data.readers.mnist.MNIST", with_sums_of(MNIST, tmp_path))
     assert load_mnist(root=tmp_path).provenance.verified
 
 
@@ -168,7 +166,7 @@ def test_published_mnist_as_torchvision_reads_it(published_data):
 @pytest.mark.data
 def test_unpacked_mnist_is_verified_too(published_data, tmp_path):
     """Without the .gz files the sums of their content count: they are those of the packed files, unpacked here."""
-    for name, plain_md5 in zip(FILES, MNIST.plain_md5, strict=True):
+    for name, plain_md5 in UNPACKED_MD5["mnist"].items():
         content = gzip.decompress((published_data / "MNIST/raw" / f"{name}.gz").read_bytes())
         assert hashlib.md5(content, usedforsecurity=False).hexdigest() == plain_md5
         (tmp_path / name).write_bytes(content)

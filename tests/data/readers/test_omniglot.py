@@ -8,12 +8,11 @@ import torch
 from PIL import Image
 
 from arelu_meta import data
-from arelu_meta.data.files.checksum import UnverifiedData
-from arelu_meta.data.readers import omniglot
+from arelu_meta.data.readers import UnverifiedData, omniglot
 from arelu_meta.data.readers.omniglot import load_omniglot
 from arelu_meta.errors import InputError
 
-quiet = pytest.mark.filterwarnings("ignore::arelu_meta.data.files.checksum.UnverifiedData")
+quiet = pytest.mark.filterwarnings("ignore::arelu_meta.data.readers.UnverifiedData")
 
 CHARACTERS = {
     "images_background": ["Greek/character02", "Greek/character01", "Arcadian/character01"],
@@ -83,11 +82,11 @@ def test_zip_files_are_read_as_they_are_and_verified(tmp_path, monkeypatch):
     with pytest.warns(UnverifiedData):
         from_folders = load_omniglot(root=tmp_path)
     zip_up(tmp_path)
-    files = {
-        part: replace(file, md5=hashlib.md5((tmp_path / file.name).read_bytes(), usedforsecurity=False).hexdigest())
-        for part, file in omniglot.FILES.items()
-    }
-    monkeypatch.setattr(omniglot, "FILES", files)
+    files = tuple(
+        replace(file, md5=hashlib.md5((tmp_path / file.name).read_bytes(), usedforsecurity=False).hexdigest())
+        for file in omniglot.OMNIGLOT.files
+    )
+    monkeypatch.setattr(omniglot, "OMNIGLOT", replace(omniglot.OMNIGLOT, files=files))
     images = load_omniglot(root=tmp_path)
     assert images.provenance.verified
     assert set(images.provenance.files) == {"images_background.zip", "images_evaluation.zip"}

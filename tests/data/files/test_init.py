@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from arelu_meta.data.files.cache import cache_folder, cached_arrays
+from arelu_meta.data.files import cache_folder, cached_arrays, data_root
 
 
 @pytest.fixture
@@ -26,15 +26,54 @@ class Builder:
         return {"x": np.full((50, 4), self.value, dtype=np.uint8), "n": np.arange(3)}
 
 
-def test_folder_by_environment(monkeypatch):
-    monkeypatch.setenv("HOME", "/home/somebody")
-    monkeypatch.setenv("XDG_CACHE_HOME", "/xdg")
-    monkeypatch.setenv("ARELU_META_CACHE", "/own")
-    assert cache_folder() == Path("/own")
-    monkeypatch.delenv("ARELU_META_CACHE")
-    assert cache_folder() == Path("/xdg/arelu_meta")
-    monkeypatch.delenv("XDG_CACHE_HOME")
-    assert cache_folder() == Path("/home/somebody/.cache/arelu_meta")
+# Folders
+
+
+@pytest.fixture
+def linux(monkeypatch):
+    monkeypatch.setattr("sys.platform", "linux")
+    monkeypatch.setenv("HOME", "/home/ada")
+    for name in ("ARELU_META_CACHE", "ARELU_META_DATA", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def test_the_argument_wins(monkeypatch):
+    monkeypatch.setenv("ARELU_META_DATA", "/big/disk")
+    assert data_root("/here") == Path("/here")
+    assert data_root() == Path("/big/disk")
+
+
+@pytest.mark.usefixtures("linux")
+def test_a_tilde_is_the_home_folder(monkeypatch):
+    assert data_root("~/images") == Path("/home/ada/images")
+    monkeypatch.setenv("ARELU_META_CACHE", "~/drawn")
+    assert cache_folder() == Path("/home/ada/drawn")
+
+
+@pytest.mark.usefixtures("linux")
+@pytest.mark.parametrize("folder", [data_root, cache_folder])
+def test_published_and_drawn_sets_share_the_users_cache(monkeypatch, folder):
+    """They disagreed on macOS, on Windows and about a relative XDG_CACHE_HOME."""
+    assert folder() == Path("/home/ada/.cache/arelu_meta")
+    monkeypatch.setenv("XDG_CACHE_HOME", "/cache")
+    assert folder() == Path("/cache/arelu_meta")
+    monkeypatch.setenv("XDG_CACHE_HOME", "relative/is/ignored")
+    assert folder() == Path("/home/ada/.cache/arelu_meta")
+    monkeypatch.setattr("sys.platform", "darwin")
+    assert folder() == Path("/home/ada/Library/Caches/arelu_meta")
+    monkeypatch.setattr("sys.platform", "win32")
+    monkeypatch.setenv("LOCALAPPDATA", "/local")
+    assert folder() == Path("/local/arelu_meta")
+
+
+@pytest.mark.usefixtures("linux")
+def test_drawn_sets_may_have_a_folder_to_themselves(monkeypatch):
+    monkeypatch.setenv("ARELU_META_CACHE", "/drawn")
+    assert cache_folder() == Path("/drawn")
+    assert data_root() == Path("/home/ada/.cache/arelu_meta")
+
+
+# Cache
 
 
 def test_second_call_reads_what_the_first_built(folder):

@@ -19,7 +19,7 @@ GREY_MODES = frozenset({"1", "L"})
 Convert = Callable[[Image.Image], Image.Image]
 
 
-def read_picture(source: Path | BytesIO, name: str, convert: Convert) -> Tensor:
+def read_image(source: Path | BytesIO, name: str, convert: Convert) -> Tensor:
     """Decode one image file and give what `convert` makes of it, (C, H, W) uint8."""
     try:
         with _opened(source) as picture:
@@ -29,7 +29,7 @@ def read_picture(source: Path | BytesIO, name: str, convert: Convert) -> Tensor:
     return torch.from_numpy(pixels).unsqueeze(0) if pixels.ndim == 2 else torch.from_numpy(pixels).permute(2, 0, 1)
 
 
-def read_pictures(paths: Sequence[Path], *, image_size: int | None = None) -> Tensor:
+def read_images(paths: Sequence[Path], *, image_size: int | None = None) -> Tensor:
     """Decode image files of one size: (N, 1, H, W) if all of them are grey, else (N, 3, H, W).
 
     With `image_size` each is resized to that many pixels square; without it, unequal sizes are an error.
@@ -57,7 +57,7 @@ def read_pictures(paths: Sequence[Path], *, image_size: int | None = None) -> Te
         return picture if picture.size == (width, height) else picture.resize((width, height), Image.Resampling.LANCZOS)
 
     for row, path in zip(images, paths, strict=True):
-        row.copy_(read_picture(path, str(path), convert))
+        row.copy_(read_image(path, str(path), convert))
     return images
 
 
