@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
-from arelu_meta.kernels.vmap_rules import tasks_first
+from arelu_meta.kernels.convolution import episodes_first
 
 
 def standardise(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
@@ -74,8 +74,8 @@ class Standardise(Function):
         axes: tuple[int, ...],
         eps: float,
     ) -> tuple[Any, tuple[int, int, int]]:
-        """Leading dimensions pass through, the one over tasks among them."""
-        return Standardise.apply(*tasks_first(in_dims, x, weight, bias), axes, eps), (0, 0, 0)
+        """Leading dimensions pass through, the one over episodes among them."""
+        return Standardise.apply(*episodes_first(in_dims, x, weight, bias), axes, eps), (0, 0, 0)
 
 
 def _numbers(x: Tensor, axes: tuple[int, ...]) -> int:

@@ -1,9 +1,19 @@
-"""`two_slopes`: the piecewise linear function that AReLU, ELSA, PReLU and the controls have in common."""
+"""`two_slopes`: the piecewise linear function that AReLU, ELSA, PReLU and the controls have in common.
+
+The formula has a handful of passes over the feature map where ReLU has one, and on a CPU a pass costs what its memory
+traffic costs. Large feature maps are therefore done block by block: all passes but the first find the block in the
+cache. Only x is kept for the backward pass.
+"""
+
+import math
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd import Function
 
-from arelu_meta.kernels.two_slopes_blocked import TwoSlopes, can_be_blocked
+BLOCK = 2**17  # numbers: half a megabyte, two to four of which fit a core's cache
+WORTHWHILE = 2**15  # below, the whole feature map is in the cache anyway
 
 
 def two_slopes(x: Tensor, negative: Tensor | float, positive: Tensor | float) -> Tensor:
@@ -12,16 +22,95 @@ def two_slopes(x: Tensor, negative: Tensor | float, positive: Tensor | float) ->
     The slopes are chosen first and multiplied once, so that an infinite x on one side leaves the other side's slope a
     finite gradient. They take the type of x: scalars learned in float32 do not widen a bfloat16 feature map.
 
+    Args:
+        x: numbers of any shape.
+        negative: slope below zero, a number or a tensor that broadcasts against x.
+        positive: slope from zero on, likewise.
+
+    Returns:
+        A tensor of the shape and type of x.
+
     >>> two_slopes(torch.tensor([-2.0, 0.0, 2.0]), 0.5, 3.0)
     tensor([-1., 0., 6.])
     """
-    negative, positive = _like(negative, x), _like(positive, x)
+    negative, positive = (
+        slope.to(x.dtype) if isinstance(slope, Tensor) else torch.tensor(slope, dtype=x.dtype, device=x.device)
+        for slope in (negative, positive)
+    )
     if can_be_blocked(x, negative, positive):
         return TwoSlopes.apply(x, negative, positive)
     return x * torch.where(x < 0, negative, positive)
 
 
-def _like(slope: Tensor | float, x: Tensor) -> Tensor:
-    if isinstance(slope, Tensor):
-        return slope.to(x.dtype)
-    return torch.tensor(slope, dtype=x.dtype, device=x.device)
+def can_be_blocked(x: Tensor, negative: Tensor, positive: Tensor) -> bool:
+    """Tell whether x is large, dense and on a CPU, with one slope on each side, the positive one above zero."""
+    return (
+        not torch.compiler.is_compiling()  # the compiler fuses the formula, and an export must not look at sizes
+        and x.device.type == "cpu"
+        and x.dtype in (torch.float32, torch.float64)
+        and x.numel() >= WORTHWHILE
+        and negative.dim() == positive.dim() == 0
+        and not torch._C._are_functorch_transforms_active()  # slopes may be one per episode
+        # in memory without gap or overlap, channels first or last
+        and (x.is_contiguous() or (x.dim() == 4 and x.is_contiguous(memory_format=torch.channels_last)))
+        and positive.item() > 0
+    )
+
+
+class TwoSlopes(Function):
+    """x times its slope. The gradient at zero is the positive slope, as in the formula."""
+
+    @staticmethod
+    def forward(x: Tensor, negative: Tensor, positive: Tensor) -> Tensor:
+        """Compute positive * leaky_relu(x, negative / positive)."""
+        slope, scale = (negative / positive).item(), positive.item()
+        out = torch.empty_like(x)
+        for block, result in zip(_blocks(x), _blocks(out), strict=True):
+            torch.ops.aten.leaky_relu.out(block, slope, out=result).mul_(scale)
+        return out
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor, Tensor], _output: Tensor) -> None:
+        """Keep x; the slopes are two numbers."""
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+        """Give the gradients of x and of both slopes; by the formula where they are to be differentiated again."""
+        x, negative, positive = ctx.saved_tensors
+        if torch.is_grad_enabled():
+            return _gradients(x, negative, positive, gradient)
+        in_order = gradient if gradient.stride() == x.stride() else torch.empty_like(x).copy_(gradient)
+        return _blocked_gradients(x, negative, positive, in_order)
+
+
+def _gradients(x: Tensor, negative: Tensor, positive: Tensor, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Give the gradients in operations that autograd differentiates in turn."""
+    below = x < 0
+    zero = torch.zeros((), dtype=x.dtype)
+    moved = gradient * x
+    to_negative, to_positive = torch.where(below, moved, zero).sum(), torch.where(below, zero, moved).sum()
+    return gradient * torch.where(below, negative, positive), to_negative, to_positive
+
+
+def _blocked_gradients(
+    x: Tensor, negative: Tensor, positive: Tensor, gradient: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    slope, step = negative.item(), (positive - negative).item()
+    just_below_zero = -torch.finfo(x.dtype).smallest_normal * torch.finfo(x.dtype).eps  # the kernel compares by <=
+    to_x = torch.empty_like(x)
+    above, total = [], []
+    for block, up, down in zip(_blocks(x), _blocks(gradient), _blocks(to_x), strict=True):
+        torch.ops.aten.threshold_backward.grad_input(up, block, just_below_zero, grad_input=down)
+        above.append(torch.dot(block, down))
+        total.append(torch.dot(block, up))
+        down.mul_(step).add_(up, alpha=slope)
+    to_positive, to_both = torch.stack(above).sum(), torch.stack(total).sum()
+    if not math.isfinite(to_both.item()):  # an infinite x spoils only its own side
+        return _gradients(x, negative, positive, gradient)
+    return to_x, to_both - to_positive, to_positive
+
+
+def _blocks(x: Tensor) -> tuple[Tensor, ...]:
+    """Cut into blocks in the order of memory."""
+    return x.as_strided((x.numel(),), (1,)).split(BLOCK)

@@ -12,7 +12,7 @@ from torch.func import functional_call
 
 from arelu_meta.data.episodes import Episode
 from arelu_meta.errors import InputError
-from arelu_meta.kernels.task_operations import TaskOperations
+from arelu_meta.kernels.episode_operations import EpisodeOperations
 from arelu_meta.learners.inner_loop import InnerRule, Parameters, adapt
 from arelu_meta.learners.query import query_logits
 
@@ -70,7 +70,7 @@ class FuncEngine:
 def _over_tasks(task: Callable[..., Result], parameters: Parameters, support_x: Tensor, *others: Tensor) -> Result:
     """Run all tasks at once; a CPU has operations of its own for that."""
     on_cpu = support_x.device.type == "cpu"
-    with TaskOperations() if on_cpu else contextlib.nullcontext() as operations:
+    with EpisodeOperations() if on_cpu else contextlib.nullcontext() as operations:
 
         def kept(parameters: Parameters, support_x: Tensor, *others: Tensor) -> Result:
             if operations is not None:

@@ -1,14 +1,14 @@
-"""Convolutions as matrix products, against torch's own looped over tasks."""
+"""Convolutions as matrix products, against torch's own looped over episodes."""
 
 import pytest
 import torch
 import torch.nn.functional as F
 
-from arelu_meta.kernels import task_convolutions
-from arelu_meta.kernels.patches import Overlap, Patches
-from arelu_meta.kernels.task_operations import TaskOperations
+from arelu_meta.kernels import convolution
+from arelu_meta.kernels.convolution import Windows
+from arelu_meta.kernels.episode_operations import EpisodeOperations
 
-TASKS, IMAGES = 3, 4
+EPISODES, IMAGES = 3, 4
 CALLS = [
     {},
     {"padding": 1},
@@ -36,20 +36,20 @@ def drawn(*shape):
 @pytest.mark.parametrize("options", CALLS, ids=str)
 @pytest.mark.parametrize("biased", [True, False])
 @pytest.mark.parametrize("way", WAYS)
-def test_equals_torch_task_by_task(kernel, options, biased, way, monkeypatch):
+def test_equals_torch_episode_by_episode(kernel, options, biased, way, monkeypatch):
     for bound, value in WAYS[way].items():
-        monkeypatch.setattr(task_convolutions, bound, value)
+        monkeypatch.setattr(convolution, bound, value)
     torch.manual_seed(0)
     channels = 2 // options.get("groups", 1)
-    x, weight, bias = drawn(TASKS, IMAGES, 2, 10, 9), drawn(TASKS, 4, channels, *kernel), drawn(TASKS, 4)
+    x, weight, bias = drawn(EPISODES, IMAGES, 2, 10, 9), drawn(EPISODES, 4, channels, *kernel), drawn(EPISODES, 4)
     others = (bias,) if biased else ()
 
     def convolve(image, kernels, *bias):
         return F.conv2d(image, kernels, *bias, **options)
 
-    with TaskOperations():
+    with EpisodeOperations():
         ours = torch.vmap(convolve)(x, weight, *others)
-    theirs = torch.stack([convolve(*task) for task in zip(x, weight, *others, strict=True)])
+    theirs = torch.stack([convolve(*episode) for episode in zip(x, weight, *others, strict=True)])
     torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-12)
     inputs = (x, weight, *others)
     given = torch.randn_like(theirs)
@@ -66,18 +66,18 @@ def test_equals_torch_task_by_task(kernel, options, biased, way, monkeypatch):
 
 @pytest.mark.parametrize("way", WAYS)
 def test_shared_weights_and_shared_images(way, monkeypatch):
-    """One of the two without a dimension over tasks: the sum over tasks of each task's gradients."""
+    """One of the two without a dimension over episodes: the sum over episodes of each episode's gradients."""
     for bound, value in WAYS[way].items():
-        monkeypatch.setattr(task_convolutions, bound, value)
+        monkeypatch.setattr(convolution, bound, value)
     torch.manual_seed(0)
     for x, weight, in_dims in (
-        (drawn(TASKS, IMAGES, 2, 6, 6), drawn(3, 2, 3, 3), (0, None)),
-        (drawn(IMAGES, 2, 6, 6), drawn(TASKS, 3, 2, 3, 3), (None, 0)),
+        (drawn(EPISODES, IMAGES, 2, 6, 6), drawn(3, 2, 3, 3), (0, None)),
+        (drawn(IMAGES, 2, 6, 6), drawn(EPISODES, 3, 2, 3, 3), (None, 0)),
     ):
-        with TaskOperations():
+        with EpisodeOperations():
             ours = torch.vmap(F.conv2d, in_dims=in_dims)(x, weight)
         theirs = torch.stack(
-            [F.conv2d(x if x.dim() == 4 else x[t], weight if weight.dim() == 4 else weight[t]) for t in range(TASKS)]
+            [F.conv2d(x if x.dim() == 4 else x[t], weight if weight.dim() == 4 else weight[t]) for t in range(EPISODES)]
         )
         torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-12)
         pairs = [torch.autograd.grad(out.pow(3).sum(), (x, weight), create_graph=True) for out in (ours, theirs)]
@@ -87,19 +87,19 @@ def test_shared_weights_and_shared_images(way, monkeypatch):
 
 def test_single_images_and_other_functions_pass_untouched():
     x = torch.randn(2, 4, 6, 6)
-    with TaskOperations():
+    with EpisodeOperations():
         assert F.conv2d(x[0], torch.randn(5, 4, 3, 3)).shape == (5, 4, 4)
         assert torch.equal(F.relu(x), x.clamp(min=0))
 
 
 @pytest.mark.parametrize("way", ["patches", "strips"])
-def test_kept_images_with_a_bias_of_all_tasks(way, monkeypatch):
+def test_kept_images_with_a_bias_of_all_episodes(way, monkeypatch):
     """What is made once of the support set gives the same values and gradients in every pass, bias included."""
     for bound, value in WAYS[way].items():
-        monkeypatch.setattr(task_convolutions, bound, value)
+        monkeypatch.setattr(convolution, bound, value)
     torch.manual_seed(0)
-    x, weight, bias = torch.randn(TASKS, IMAGES, 2, 6, 6, dtype=torch.float64), drawn(TASKS, 3, 2, 3, 3), drawn(3)
-    with TaskOperations() as operations:
+    x, weight, bias = torch.randn(EPISODES, IMAGES, 2, 6, 6, dtype=torch.float64), drawn(EPISODES, 3, 2, 3, 3), drawn(3)
+    with EpisodeOperations() as operations:
 
         def twice(images, kernels):
             operations.keep(images)
@@ -115,7 +115,7 @@ def test_kept_images_with_a_bias_of_all_tasks(way, monkeypatch):
 
 def test_what_torch_refuses_is_refused():
     """A kernel taller than the image, in a size that would go by strips."""
-    with TaskOperations(), pytest.raises(RuntimeError, match="Kernel size can't be greater than actual input size"):
+    with EpisodeOperations(), pytest.raises(RuntimeError, match="Kernel size can't be greater than actual input size"):
         F.conv2d(torch.randn(20, 32, 4, 12), torch.randn(8, 32, 5, 5))
 
 
@@ -123,7 +123,7 @@ def test_under_autocast_torch_chooses_the_types():
     x, weight = torch.randn(2, 4, 32, 9, 9), torch.randn(8, 32, 3, 3)
     with torch.autocast("cpu", torch.bfloat16):
         theirs = torch.vmap(F.conv2d, in_dims=(0, None))(x, weight)
-        with TaskOperations():
+        with EpisodeOperations():
             ours = torch.vmap(F.conv2d, in_dims=(0, None))(x, weight)
     assert torch.equal(ours, theirs)
     assert ours.dtype == theirs.dtype
@@ -132,34 +132,34 @@ def test_under_autocast_torch_chooses_the_types():
 def test_complex_numbers_are_left_to_torch(monkeypatch):
     """Strips, whose gradients conjugate nothing, would be wrong for them."""
     for bound, value in WAYS["strips"].items():
-        monkeypatch.setattr(task_convolutions, bound, value)
+        monkeypatch.setattr(convolution, bound, value)
     x = torch.randn(2, 3, 5, 5, dtype=torch.complex64)
     weight = torch.randn(4, 3, 3, 3, dtype=torch.complex64, requires_grad=True)
-    with TaskOperations():
+    with EpisodeOperations():
         ours = F.conv2d(x, weight)
     gradients = [torch.autograd.grad(out.abs().square().sum(), weight)[0] for out in (ours, F.conv2d(x, weight))]
     torch.testing.assert_close(*gradients)
 
 
-def test_overlap_is_the_transpose_of_patches():
-    """<Patches x, w> = <x, Overlap w> for any x and w."""
+def test_adding_windows_up_is_the_transpose_of_cutting_them():
+    """<cut x, w> = <x, add w> for any x and w."""
     x, windows = torch.randn(2, 6, 7, 3, dtype=torch.float64), torch.randn(2, 4, 6, 3, 2, 3, dtype=torch.float64)
-    left, right = (Patches.apply(x, 3, 2) * windows).sum(), (x * Overlap.apply(windows, 3, 2)).sum()
+    left, right = (Windows.apply(x, 3, 2, False) * windows).sum(), (x * Windows.apply(windows, 3, 2, True)).sum()
     torch.testing.assert_close(left, right)
 
 
 def test_a_window_by_hand():
     x = torch.arange(9.0).view(3, 3, 1)
-    assert Patches.apply(x, 2, 2)[1, 0].flatten().tolist() == [3, 4, 6, 7]
-    assert Overlap.apply(torch.ones(2, 2, 2, 2, 1), 2, 2).flatten().tolist() == [1, 2, 1, 2, 4, 2, 1, 2, 1]
+    assert Windows.apply(x, 2, 2, False)[1, 0].flatten().tolist() == [3, 4, 6, 7]
+    assert Windows.apply(torch.ones(2, 2, 2, 2, 1), 2, 2, True).flatten().tolist() == [1, 2, 1, 2, 4, 2, 1, 2, 1]
 
 
 def test_kept_images_are_cut_once_per_kernel(monkeypatch):
     calls = []
-    original = Patches.forward
-    monkeypatch.setattr(Patches, "forward", staticmethod(lambda *args: calls.append(args[1:]) or original(*args)))
+    original = Windows.forward
+    monkeypatch.setattr(Windows, "forward", staticmethod(lambda *args: calls.append(args[1:3]) or original(*args)))
     x, other = torch.randn(2, 1, 6, 6), torch.randn(2, 1, 6, 6)
-    with TaskOperations() as convolutions:
+    with EpisodeOperations() as convolutions:
         convolutions.keep(x)
         for _ in range(3):
             F.conv2d(x, torch.randn(4, 1, 3, 3))

@@ -1,11 +1,11 @@
-"""Max pooling over tasks, against torch's own looped over tasks, to the second derivative."""
+"""Max pooling over episodes, against torch's own looped over episodes, to the second derivative."""
 
 import pytest
 import torch
 import torch.nn.functional as F
 
-from arelu_meta.kernels.pooling_maps import MaxPool, Pick, PoolWindow, Spread
-from arelu_meta.kernels.task_operations import TaskOperations
+from arelu_meta.kernels.episode_operations import EpisodeOperations
+from arelu_meta.kernels.pooling import AtIndices, MaxPool, PoolWindow
 
 CALLS = [
     {"kernel_size": 2},
@@ -18,7 +18,7 @@ CALLS = [
 
 @pytest.mark.parametrize("options", CALLS, ids=str)
 @pytest.mark.parametrize("channels_last", [False, True], ids=["channels first", "channels last"])
-def test_equals_torch_task_by_task(options, channels_last, monkeypatch):
+def test_equals_torch_episode_by_episode(options, channels_last, monkeypatch):
     torch.manual_seed(0)
     x = torch.randn(3, 4, 2, 9, 7, dtype=torch.float64)
     x = (x.movedim(2, -1).contiguous().movedim(-1, 2) if channels_last else x).requires_grad_()
@@ -29,10 +29,10 @@ def test_equals_torch_task_by_task(options, channels_last, monkeypatch):
     calls = []
     original = MaxPool.forward
     monkeypatch.setattr(MaxPool, "forward", staticmethod(lambda *args: calls.append(args[1:]) or original(*args)))
-    with TaskOperations():
+    with EpisodeOperations():
         ours = torch.vmap(pool)(x)
     assert len(calls) == 1
-    theirs = torch.stack([pool(task) for task in x])
+    theirs = torch.stack([pool(episode) for episode in x])
     assert torch.equal(ours, theirs)
     given = torch.randn_like(theirs)
     first = [torch.autograd.grad((out**2 * given).sum(), x, create_graph=True)[0] for out in (ours, theirs)]
@@ -44,13 +44,13 @@ def test_equals_torch_task_by_task(options, channels_last, monkeypatch):
 
 
 def test_pick_is_the_transpose_of_spread():
-    """<Spread n, x> = <n, Pick x>, also where windows overlap."""
+    """<spread n, x> = <n, pick x>, also where windows overlap."""
     window = PoolWindow((3, 3), (2, 2))
     images = torch.randn(2, 3, 7, 7, dtype=torch.float64)
-    numbers, places = F.max_pool2d(images, 3, 2, return_indices=True)
+    numbers, indices = F.max_pool2d(images, 3, 2, return_indices=True)
     other = torch.randn_like(images)
-    left = (Spread.apply(numbers, places, images.shape, window) * other).sum()
-    torch.testing.assert_close(left, (numbers * Pick.apply(other, places, window)).sum())
+    left = (AtIndices.apply(numbers, indices, images.shape, window, True) * other).sum()
+    torch.testing.assert_close(left, (numbers * AtIndices.apply(other, indices, images.shape, window, False)).sum())
 
 
 def test_layers_and_functions_of_torch_reach_it(monkeypatch):
@@ -58,7 +58,7 @@ def test_layers_and_functions_of_torch_reach_it(monkeypatch):
     original = MaxPool.forward
     monkeypatch.setattr(MaxPool, "forward", staticmethod(lambda *args: calls.append(args[1:]) or original(*args)))
     x = torch.randn(2, 1, 4, 4)
-    with TaskOperations():
+    with EpisodeOperations():
         for pooled in (
             torch.nn.MaxPool2d(2)(x),
             F.max_pool2d(x, kernel_size=2),
@@ -68,10 +68,10 @@ def test_layers_and_functions_of_torch_reach_it(monkeypatch):
     assert len(calls) == 3
 
 
-def test_single_images_whole_numbers_and_asked_places_are_left_to_torch():
+def test_single_images_whole_numbers_and_asked_indices_are_left_to_torch():
     image = torch.randn(1, 4, 4)
-    with TaskOperations():
+    with EpisodeOperations():
         assert F.max_pool2d(image, 2).shape == (1, 2, 2)
-        _, places = F.max_pool2d(image[None], 2, return_indices=True)
+        _, indices = F.max_pool2d(image[None], 2, return_indices=True)
         assert F.max_pool2d(torch.arange(16).view(1, 1, 4, 4), 2).flatten().tolist() == [5, 7, 13, 15]
-    assert places.shape == (1, 1, 2, 2)
+    assert indices.shape == (1, 1, 2, 2)

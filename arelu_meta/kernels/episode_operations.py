@@ -1,4 +1,4 @@
-"""Operations that a CPU does faster over tasks than `vmap` of torch's own would."""
+"""Operations that a CPU does faster over many episodes than `vmap` of torch's own would."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -8,24 +8,24 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from arelu_meta.kernels.pooling_maps import max_pool
-from arelu_meta.kernels.task_convolutions import TaskConvolutions
+from arelu_meta.kernels.convolution import EpisodeConvolutions
+from arelu_meta.kernels.pooling import max_pool
 
 
-class TaskOperations(TorchFunctionMode):
+class EpisodeOperations(TorchFunctionMode):
     """While active, convolutions and max pooling of batches of images are ours; what those cannot do is torch's."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._convolutions = TaskConvolutions()
+        self._convolutions = EpisodeConvolutions()
         self._ours: dict[Callable[..., Any], Callable[..., Tensor | None]] = {
-            torch.conv2d: self._convolutions.convolve,
+            torch.conv2d: self._convolutions,
             torch.max_pool2d: max_pool,
             F.max_pool2d: max_pool,  # whose dispatch on `return_indices` is seen before torch's
         }
 
     def keep(self, images: Tensor) -> None:
-        """Reuse what is made of these images in every pass; no gradient is asked for them."""
+        """Reuse what is computed from these images in every pass; no gradient is needed for them."""
         self._convolutions.keep(images)
 
     def __torch_function__(
@@ -34,5 +34,5 @@ class TaskOperations(TorchFunctionMode):
         """Take over where there is something of ours."""
         kwargs = kwargs or {}
         ours = None if torch.is_autocast_enabled("cpu") else self._ours.get(func)  # casts are by the name of torch's
-        done = ours(*args, **kwargs) if ours else None
-        return func(*args, **kwargs) if done is None else done
+        result = ours(*args, **kwargs) if ours else None
+        return func(*args, **kwargs) if result is None else result
