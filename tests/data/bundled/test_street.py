@@ -80,7 +80,7 @@ def test_a_picture_is_drawn_from_its_own_number():
 def test_another_process_draws_the_same_pictures(street):
     """Every 1,000th picture, drawn anew elsewhere."""
     code = (
-        "import hashlib, numpy as np; from arelu_meta.data import street as s\n"
+        "import hashlib, numpy as np; from arelu_meta.data.bundled import street as s\n"
         "fonts = {fonts!r}\n"
         "for i, font in fonts.items():\n"
         "    drawn = s.picture(str(i % 10), font, np.random.default_rng([s.SEED, i]))\n"
