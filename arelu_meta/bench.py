@@ -7,7 +7,7 @@ python -m arelu_meta.bench all --json
 import argparse
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from arelu_meta import benchmarks
@@ -16,7 +16,6 @@ from arelu_meta.errors import InputError
 
 if TYPE_CHECKING:
     from arelu_meta.benchmarks.report import BenchReport
-    from arelu_meta.registry import Entry
 
 
 def command(argv: Sequence[str] | None = None) -> None:
@@ -28,12 +27,8 @@ def command(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("names", nargs="+", metavar="NAME", help=f"{', '.join(benchmarks.names())}, or all")
     parser.add_argument("--data-root", help="folder of the published data sets")
     parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
-    parser.add_argument(
-        "--track",
-        action=argparse.BooleanOptionalAction,
-        default=True,
-        help="keep the figures in MLflow, experiment bench [yes]",
-    )
+    switch = argparse.BooleanOptionalAction
+    parser.add_argument("--track", action=switch, default=True, help="log the figures in MLflow [yes]")
     parser.add_argument("--profile", action="store_true", help="show what our own way spends its time on")
     options = parser.parse_args(argv)
     if options.json and options.profile:
@@ -41,18 +36,17 @@ def command(argv: Sequence[str] | None = None) -> None:
     names = benchmarks.names() if "all" in options.names else options.names
     chosen = [benchmarks.entry(name) for name in names]
 
-    from arelu_meta.benchmarks.profile import profiling
-    from arelu_meta.benchmarks.record import machine, record
-    from arelu_meta.benchmarks.timing import busy
+    from arelu_meta.benchmarks.report import log_reports, machine_facts
+    from arelu_meta.benchmarks.timing import load_warning, profiling
 
-    if warning := busy():
+    if warning := load_warning():
         sys.stderr.write(f"warning: {warning}\n")
     if not options.json:
-        sys.stdout.write(", ".join(f"{name} {value}" for name, value in machine().items()) + "\n")
+        sys.stdout.write(", ".join(f"{name} {value}" for name, value in machine_facts().items()) + "\n")
     reports: list[BenchReport] = []
     try:
         with profiling(options.profile) as profiles:
-            for report in _measured(chosen, options.data_root):
+            for report in (report for entry in chosen for report in entry.load()(options.data_root)):
                 reports.append(report)
                 if not options.json:
                     sys.stdout.write("".join(f"\n{text}\n" for text in [report.text(), *profiles]))
@@ -62,16 +56,7 @@ def command(argv: Sequence[str] | None = None) -> None:
         if options.json and reports:
             sys.stdout.write(json.dumps([report.plain() for report in reports], indent=2) + "\n")
         if options.track and reports:
-            sys.stderr.write(f"MLflow run {record(reports, machine())}\n")
-
-
-def _measured(chosen: Sequence["Entry"], root: str | None) -> Iterator["BenchReport"]:
-    """Run one benchmark after the other and give each of its tables at once."""
-    from arelu_meta.benchmarks.report import BenchReport
-
-    for entry in chosen:
-        found = entry.load()(root=root)
-        yield from [found] if isinstance(found, BenchReport) else found
+            sys.stderr.write(f"MLflow run {log_reports(reports, machine_facts())}\n")
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -9,7 +9,7 @@ import torch
 
 from arelu_meta import bench, benchmarks
 from arelu_meta.benchmarks import timing
-from arelu_meta.benchmarks.report import BenchReport, Row, rows_of
+from arelu_meta.benchmarks.report import BenchReport, Row, timing_rows
 from arelu_meta.errors import RunError
 from arelu_meta.registry import Entry
 
@@ -19,12 +19,12 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> list[str | None]:
     """Put a benchmark of no work in place of the real one; gives the data roots it was called with."""
     roots: list[str | None] = []
 
-    def work(root: str | None = None) -> BenchReport:
+    def work(root: str | None = None) -> list[BenchReport]:
         roots.append(root)
-        return BenchReport("title", [Row("ours", 0.001, 1.0), Row("theirs", 0.0025, 2.5, "slow")])
+        return [BenchReport("title", [Row("ours", 0.001, 1.0), Row("theirs", 0.0025, 2.5, "slow")])]
 
     monkeypatch.setattr(benchmarks, "entry", lambda name: Entry(name, work))
-    monkeypatch.setattr(timing, "busy", lambda: "")
+    monkeypatch.setattr(timing, "load_warning", lambda: "")
     return roots
 
 
@@ -54,13 +54,13 @@ def test_tables(quick: list[str | None], capsys: pytest.CaptureFixture[str]):
 def test_a_profile_of_our_own_way(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
     x = torch.ones(64, 64)
 
-    def work(root: str | None = None) -> BenchReport:
+    def work(root: str | None = None) -> list[BenchReport]:
         del root
         timings = timing.interleaved({"products": lambda: [x @ x for _ in range(3)], "sums": x.sum}, repeats=1)
-        return BenchReport("title", rows_of(timings))
+        return [BenchReport("title", timing_rows(timings))]
 
     monkeypatch.setattr(benchmarks, "entry", lambda name: Entry(name, work))
-    monkeypatch.setattr(timing, "busy", lambda: "")
+    monkeypatch.setattr(timing, "load_warning", lambda: "")
     assert bench.main(["sampler", "--no-track", "--profile"]) == 0
     shown = capsys.readouterr().out
     assert "profile of products, one call" in shown
@@ -74,7 +74,7 @@ def test_a_profile_of_our_own_way(monkeypatch: pytest.MonkeyPatch, capsys: pytes
 def test_a_busy_machine_is_warned_of_on_standard_error(
     quick: list[str | None], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
-    monkeypatch.setattr(timing, "busy", lambda: "the machine is busy")
+    monkeypatch.setattr(timing, "load_warning", lambda: "the machine is busy")
     assert bench.main(["sampler", "--json", "--no-track"]) == 0
     captured = capsys.readouterr()
     assert captured.err == "warning: the machine is busy\n"
@@ -114,10 +114,16 @@ def test_what_was_measured_before_a_fault_is_shown_and_kept(
         raise RunError("the second cannot be measured")
 
     monkeypatch.setattr(benchmarks, "entry", lambda name: Entry(name, work))
-    monkeypatch.setattr(timing, "busy", lambda: "")
+    monkeypatch.setattr(timing, "load_warning", lambda: "")
     assert bench.main(["sampler"]) == 1
     captured = capsys.readouterr()
     assert "first" in captured.out.splitlines()
     kept, error = captured.err.splitlines()[-2:]
     assert error == "error: the second cannot be measured"
     assert mlflow.get_run(kept.split()[-1]).data.metrics["first/ours/ratio"] == 1.0
+
+
+def test_every_benchmark_is_there_and_named_for_what_it_measures():
+    names = ["activation", "maml", "commands", "memory", "growth", "sampler", "pipeline", "epoch", "epoch_cropped"]
+    assert benchmarks.names() == names
+    assert all(callable(entry.load()) and entry.summary for entry in benchmarks.entries())

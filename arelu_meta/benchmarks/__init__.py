@@ -1,28 +1,26 @@
-"""Benchmarks by name: ours and the peers on identical work, in one run, as ratios. Listing them imports no torch."""
+"""Benchmarks by name: ours and the peers on identical work, in one run, as ratios. Listing them imports no torch.
+
+A benchmark is a function of the data root (None: the default one) that yields a `BenchReport` for each of its tables.
+"""
 
 from arelu_meta.registry import Entry, Registry
 
 _REGISTRY = Registry[Entry]("benchmark")
 _REGISTRY.add(
-    Entry(
-        "activation", "arelu_meta.benchmarks.activation:bench_activation", "AReLU beside ReLU, PReLU and the authors'"
-    ),
-    Entry(
-        "maml", "arelu_meta.benchmarks.maml:bench_maml", "outer steps and whole iterations beside learn2learn, higher"
-    ),
-    Entry(
-        "compare", "arelu_meta.benchmarks.commands:bench_commands", "whole commands: seeds, ranks, start-up, tracking"
-    ),
-    Entry("memory", "arelu_meta.benchmarks.memory:bench_memory", "peak memory of an outer step"),
-    Entry(
-        "growth",
-        "arelu_meta.benchmarks.growth:bench_growth",
-        "time and memory against ways, shots, steps, tasks, sizes",
-    ),
-    Entry("sampler", "arelu_meta.benchmarks.sampler:bench_sampler", "draw 32 episodes, beside learn2learn's Taskset"),
-    Entry("epoch", "arelu_meta.benchmarks.epoch:bench_epoch", "train on MNIST, beside a Dataset and a DataLoader"),
-    Entry("pipeline", "arelu_meta.benchmarks.pipeline:bench_pipeline", "crop and flip CIFAR, beside a ResNet-18 step"),
-    Entry("finetune", "arelu_meta.benchmarks.finetune:bench_finetune", "fine-tune on SVHN, beside a DataLoader"),
+    *(
+        Entry(name, f"arelu_meta.benchmarks.{module}:bench_{name}", summary)
+        for name, module, summary in (
+            ("activation", "activation", "AReLU beside ReLU, PReLU and the authors'"),
+            ("maml", "maml", "outer steps and whole iterations beside learn2learn, higher"),
+            ("commands", "commands", "whole commands: start-up, several seeds, ranks, tracking"),
+            ("memory", "memory", "peak memory of an outer step"),
+            ("growth", "memory", "time and memory against ways, shots, steps, episodes, sizes"),
+            ("sampler", "sampling", "draw 32 episodes, beside learn2learn's Taskset"),
+            ("pipeline", "sampling", "crop and flip CIFAR, beside a ResNet-18 step"),
+            ("epoch", "training", "train on MNIST, beside a Dataset and a DataLoader"),
+            ("epoch_cropped", "training", "train on SVHN cut to 28x28, beside a DataLoader that cuts every picture"),
+        )
+    )
 )
 
 

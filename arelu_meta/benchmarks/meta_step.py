@@ -19,7 +19,7 @@ class Setting:
 
     backbone: str = "mnist_conv"
     activation: str = "arelu"
-    tasks: int = 32
+    meta_batch: int = 32
     ways: int = 5
     shots: int = 1
     queries: int = 1
@@ -42,27 +42,24 @@ class Setting:
         )
 
     def episodes(self) -> Episode:
-        """Draw images of noise: the work does not depend on what they show."""
+        """Draw a meta-batch of episodes of noise: the work does not depend on what the images show."""
         random = torch.Generator().manual_seed(1)
-        support, query = self.ways * self.shots, self.ways * self.queries
-        return Episode(
-            torch.randn(self.tasks, support, 1, self.image, self.image, generator=random),
-            self._labels(self.shots),
-            torch.randn(self.tasks, query, 1, self.image, self.image, generator=random),
-            self._labels(self.queries),
-        )
 
-    def step(self, engine: str = "func", *, method: str = "maml", chunk: int = 0, repeat: bool = False) -> "Step":
-        """Make one outer step on an engine; with `repeat`, what is timed later repeats the first."""
+        def half(images_per_class: int) -> tuple[Tensor, Tensor]:
+            shape = (self.meta_batch, self.ways * images_per_class, 1, self.image, self.image)
+            labels = torch.arange(self.ways).repeat_interleave(images_per_class)  # (images,)
+            return torch.randn(shape, generator=random), labels.expand(self.meta_batch, -1).contiguous()
+
+        return Episode(*half(self.shots), *half(self.queries))
+
+    def step(self, engine: str = "func", *, chunk: int = 0, record: bool = False) -> "Step":
+        """Make one outer step of MAML on an engine; with `record`, later calls repeat the first, recorded."""
         network = self.network()
         options = {"inner_lr": self.inner_lr, "inner_steps": self.inner_steps, "chunk": chunk}
-        learner = learners.build(method, network, engine=engine, **options)
-        if repeat:
+        learner = learners.build("maml", network, engine=engine, **options)
+        if record:
             repeat_steps(learner, after=0)
         return Step(network, partial(learner.meta_step, self.episodes(), progress=0.0))
-
-    def _labels(self, count: int) -> Tensor:
-        return torch.arange(self.ways).repeat_interleave(count).expand(self.tasks, -1).contiguous()
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,26 +79,26 @@ class Step:
         return [parameter.grad.clone() for parameter in self.network.parameters() if parameter.grad is not None]
 
 
-def engines_at_hand() -> list[str]:
-    """Engines that can be made here, ours first."""
-    found = []
+def installed_engines() -> list[str]:
+    """Engines whose libraries are installed, ours first."""
+    installed = []
     for name in learners.engines.names():
         try:
             learners.engines.build(name)
         except InputError:
             continue
-        found.append(name)
-    return found
+        installed.append(name)
+    return installed
 
 
-def check_equal(steps: dict[str, Step]) -> None:
-    """All must find the same outer gradient, to the rounding of float32."""
-    first: list[Tensor] | None = None
+def check_same_gradient(steps: dict[str, Step]) -> None:
+    """Make sure that all steps find the same outer gradient, to the rounding of float32, before they are timed."""
+    first: list[Tensor] = []
     for name, step in steps.items():
         step()
-        found = step.gradients()
-        first = first or found
+        gradients = step.gradients()
+        first = first or gradients
         scale = max(float(one.abs().max()) for one in first)  # a bias before a batch norm has none but rounding
-        for one, other in zip(first, found, strict=True):
+        for one, other in zip(first, gradients, strict=True):
             if not torch.allclose(one, other, rtol=1e-2, atol=1e-3 * scale):
                 raise RunError(f"{name} finds another outer gradient than {next(iter(steps))}")

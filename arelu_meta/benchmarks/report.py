@@ -1,11 +1,26 @@
-"""What a benchmark found, as a table."""
+"""What a benchmark measured: a table, plain values for JSON, and a run in MLflow that keeps the figures."""
 
-from collections.abc import Sequence
+import json
+import os
+import platform
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
+import torch
+
+from arelu_meta import __version__
 from arelu_meta.benchmarks.timing import Timing
 from arelu_meta.console.tables import text_table
+
+_RATIOS = {
+    "ours": "ratio to ours",
+    "memory": "memory, ratio to ours",
+    "smallest": "ratio to smallest",
+    "without": "of the rest",
+}
 
 
 @dataclass(frozen=True)
@@ -30,24 +45,58 @@ class BenchReport:
     def text(self) -> str:
         """Give the table."""
         cells = [(row.name, f"{1000 * row.seconds:.3f}", f"{row.ratio:.2f}", row.note) for row in self.rows]
-        return f"{self.title}\n{text_table(('', 'ms', self._ratio(), ''), cells)}"
-
-    def _ratio(self) -> str:
-        return {
-            "ours": "ratio to ours",
-            "memory": "memory, ratio to ours",
-            "smallest": "ratio to smallest",
-            "without": "of the rest",
-        }[self.of]
+        return f"{self.title}\n{text_table(('', 'ms', _RATIOS[self.of], ''), cells)}"
 
     def plain(self) -> dict[str, Any]:
         """Give plain values for JSON."""
         return asdict(self)
 
+    def metrics(self) -> dict[str, float]:
+        """Seconds and ratio of every row, by names that MLflow takes.
 
-def rows_of(timings: Sequence[Timing]) -> list[Row]:
-    """Make a row of each, ours first, with the spread of its repeats."""
+        >>> BenchReport("5 seeds, AReLU's (all)", [Row("ours", 0.5, 1.0)]).metrics()
+        {'5 seeds AReLUs all/ours/seconds': 0.5, '5 seeds AReLUs all/ours/ratio': 1.0}
+        """
+        figures: dict[str, float] = {}
+        for row in self.rows:
+            name = "/".join(re.sub(r"[^\w\-. ]", "", text)[:100] for text in (self.title, row.name))
+            figures |= {f"{name}/seconds": row.seconds, f"{name}/ratio": row.ratio}
+        return figures
+
+
+def timing_rows(timings: Sequence[Timing]) -> list[Row]:
+    """Make a row of each timing, ours first, with the spread of its repeats."""
     ours = timings[0].minimum
     return [
         Row(t.name, t.minimum, t.minimum / ours, f"median {1000 * t.median:.1f} ms of {t.repeats}") for t in timings
     ]
+
+
+def machine_facts() -> dict[str, str]:
+    """Processor, cores, threads and versions: the facts without which a time says nothing."""
+    processor = platform.processor() or platform.machine()
+    if (cpuinfo := Path("/proc/cpuinfo")).exists():
+        lines = cpuinfo.read_text(encoding="utf-8").splitlines()
+        processor = next((line.partition(": ")[2] for line in lines if line.startswith("model name")), processor)
+    return {
+        "processor": processor,
+        "cores": str(os.cpu_count()),
+        "threads": str(torch.get_num_threads()),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "arelu_meta": __version__,
+    }
+
+
+def log_reports(reports: Sequence[BenchReport], tags: Mapping[str, str], *, experiment: str = "bench") -> str:
+    """Log the figures as metrics and as files of an MLflow run of their own; gives the run's id."""
+    import mlflow
+
+    from arelu_meta.store.connection import open_store
+
+    _, experiment_id = open_store(experiment)
+    with mlflow.start_run(experiment_id=experiment_id, run_name="bench", tags=dict(tags)) as run:
+        mlflow.log_metrics({key: value for report in reports for key, value in report.metrics().items()})
+        mlflow.log_text(json.dumps([report.plain() for report in reports], indent=2), "bench.json")
+        mlflow.log_text("\n\n".join(report.text() for report in reports) + "\n", "bench.txt")
+    return run.info.run_id
