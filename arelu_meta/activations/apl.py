@@ -5,7 +5,16 @@ from torch import Tensor, nn
 
 
 def apl(x: Tensor, slopes: Tensor, hinges: Tensor) -> Tensor:
-    """Compute max(0, x) + sum over s of a_s max(0, b_s - x); `slopes` a and `hinges` b are (segments,)."""
+    """Compute max(0, x) + sum over s of a_s max(0, b_s - x), x of any shape.
+
+    Args:
+        x: input
+        slopes: a, (segments,)
+        hinges: b, (segments,)
+
+    >>> apl(torch.tensor([-1.0, 2.0]), torch.tensor([0.5]), torch.tensor([1.0])).tolist()
+    [1.0, 2.0]
+    """
     pieces = [
         slope * torch.relu(hinge - x) for slope, hinge in zip(slopes.to(x.dtype), hinges.to(x.dtype), strict=True)
     ]
@@ -16,6 +25,9 @@ class APL(nn.Module):
     """APL with slopes and hinges shared per layer, two parameters per segment (the original has them per unit).
 
     Starts at a = 0.2 and b = 0.5, the values of the AReLU comparison.
+
+    Args:
+        segments: number of hinges
     """
 
     def __init__(self, segments: int = 1) -> None:

@@ -21,6 +21,14 @@ def arelu(x: Tensor, alpha: Tensor, beta: Tensor) -> Tensor:
     nothing when alpha is outside its interval; sigmoid(beta) (1 - sigmoid(beta)) times the sum of x over x >= 0 for
     beta.
 
+    Args:
+        x: input of any shape
+        alpha: slope below zero, before its clamp; a scalar
+        beta: what sigmoid(beta) is added for above zero; a scalar
+
+    Returns:
+        A tensor of the shape of x.
+
     >>> arelu(torch.tensor([-1.0, 1.0]), torch.tensor(0.9), torch.tensor(0.0))
     tensor([-0.9000, 1.5000])
     """
@@ -78,6 +86,14 @@ class SlopeParameters(nn.Module):
 
 class AReLU(SlopeParameters):
     """AReLU with two parameters per layer, started at alpha 0.9 and beta 2.0 as the paper advises.
+
+    Args:
+        alpha: start of the slope below zero
+        beta: start of beta; the slope from zero on is 1 + sigmoid(beta)
+        clamp: how alpha is kept in [0.01, 0.99]: "hard" (the paper's), "straight_through", "sigmoid"
+
+    Raises:
+        InputError: an unknown clamp, or an alpha outside (0.01, 0.99) with clamp="sigmoid".
 
     >>> [round(value, 4) for value in AReLU()(torch.tensor([-1.0, 1.0])).tolist()]
     [-0.9, 1.8808]

@@ -1,11 +1,17 @@
-"""Comb: a learned affine combination of activations (Manessi and Rozza 2018, arXiv 1801.09403)."""
+"""Comb: a learned affine combination of activations (Manessi and Rozza 2018, arXiv 1801.09403), and Chen's."""
 
 import torch
 from torch import Tensor, nn
 
+from arelu_meta.kernels.two_slopes import two_slopes
+
 
 def comb(x: Tensor, shares: Tensor) -> Tensor:
-    """Mix identity, ReLU and tanh with weights s_1, s_2 and 1 - s_1 - s_2; `shares` is (2,)."""
+    """Mix identity, ReLU and tanh with weights s_1, s_2 and 1 - s_1 - s_2; `shares` is (2,), x of any shape.
+
+    >>> comb(torch.tensor([-2.0, 2.0]), torch.tensor([0.5, 0.5])).tolist()
+    [-1.0, 2.0]
+    """
     identity, relu = shares.to(x.dtype)
     return identity * x + relu * torch.relu(x) + (1 - identity - relu) * torch.tanh(x)
 
@@ -20,3 +26,15 @@ class Comb(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Mix the three functions."""
         return comb(x, self.shares)
+
+
+class CombPaper(nn.Module):
+    """p x + (1 - p) relu(x) with p started at 0, as coded by Chen: algebraically PReLU with slope p."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.share = nn.Parameter(torch.tensor(0.0))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Multiply by p below zero and by one from zero on."""
+        return two_slopes(x, self.share, 1.0)

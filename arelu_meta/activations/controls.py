@@ -34,7 +34,11 @@ class AReLUFrozen(nn.Module):
 
 
 class ReLUGain(nn.Module):
-    """ReLU times a constant, 2.085 unless said otherwise: the gain without the shape."""
+    """ReLU times a constant: the gain without the shape.
+
+    Args:
+        gain: the constant; by default 2.085, AReLU's RMS gain over ReLU
+    """
 
     def __init__(self, gain: float = RMS_GAIN_OVER_RELU) -> None:
         super().__init__()
@@ -50,7 +54,7 @@ class ReLUGain(nn.Module):
 
 
 class AReLUUnit(AReLU):
-    """AReLU divided by 2.085: the shape and the learning at ReLU's gain."""
+    """AReLU divided by 2.085: the shape and the learning at ReLU's gain. Takes the arguments of AReLU."""
 
     def forward(self, x: Tensor) -> Tensor:
         """Apply AReLU and divide."""

@@ -11,7 +11,12 @@ class ELSA(SlopeParameters):
     """Attention C(alpha) x below zero and sigmoid(beta) x from zero on, plus `base(x)` when a base is given.
 
     With `base="relu"` it is AReLU (equation 3 of arXiv 2006.13858).
-    The base is any activation, and keeps its own parameters.
+
+    Args:
+        base: any activation, as in `activations.build`; it keeps its own parameters. None: the attention alone
+        alpha: start of the attention's slope below zero
+        beta: start of beta; the attention's slope from zero on is sigmoid(beta)
+        clamp: as in `AReLU`
 
     >>> import torch
     >>> x = torch.linspace(-2, 2, 5)

@@ -18,7 +18,11 @@ def maxout(x: Tensor, pieces: int) -> Tensor:
 
 
 class Maxout(nn.Module):
-    """Maxout over neighbouring channels: the layer before it is `input_multiple` times as wide, as in our backbones."""
+    """Maxout over neighbouring channels: the layer before it is `input_multiple` times as wide, as in our backbones.
+
+    Args:
+        pieces: channels of the input, (N, channels * pieces, ...), for each one of the output; 2 or more
+    """
 
     def __init__(self, pieces: int = 2) -> None:
         super().__init__()
@@ -29,3 +33,7 @@ class Maxout(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Keep the largest of each group of channels."""
         return maxout(x, self.input_multiple)
+
+
+class MaxoutPaper(nn.Identity):
+    """Maxout over one piece, as coded by Chen: the largest of one number is that number, so this is the identity."""

@@ -17,6 +17,17 @@ def is_activation(module: nn.Module) -> bool:
     return hasattr(module, ACTIVATION_MARK) or isinstance(module, nn.PReLU)
 
 
+def draws_random_numbers(module: nn.Module) -> bool:
+    """Tell an activation whose output is random in training mode: RReLU, or a class of your own that says so.
+
+    A class of your own has the attribute `draws_random_numbers = True`.
+
+    >>> draws_random_numbers(nn.RReLU()), draws_random_numbers(nn.ReLU())
+    (True, False)
+    """
+    return isinstance(module, nn.RReLU) or bool(getattr(module, "draws_random_numbers", False))
+
+
 def activation_modules(model: nn.Module) -> dict[str, nn.Module]:
     """All activation modules of a network by name, outermost only (ELSA's base belongs to ELSA)."""
     found: dict[str, nn.Module] = {}
@@ -46,6 +57,16 @@ def parameter_groups(
 ) -> list[dict[str, Any]]:
     """Make the parameter groups of an optimizer: weights, then activation parameters when there are any.
 
+    Args:
+        model: the network
+        lr: learning rate of the weights
+        weight_decay: weight decay of the weights
+        activation_lr_multiplier: learning rate of activation parameters, as a multiple of `lr`
+        activation_weight_decay: weight decay of activation parameters
+
+    Returns:
+        One or two groups, as `torch.optim` takes them.
+
     >>> from arelu_meta import activations
     >>> net = nn.Sequential(nn.Linear(2, 2), activations.build("arelu"))
     >>> [(len(group["params"]), group["weight_decay"]) for group in parameter_groups(net, lr=0.1, weight_decay=0.01)]
@@ -63,7 +84,12 @@ def parameter_groups(
 
 
 def activation_values(model: nn.Module) -> dict[str, float]:
-    """Every learned activation number by layer: `activation/block1.2.alpha`, vectors with their index."""
+    """Every learned activation number by layer: `activation/block1.2.alpha`, vectors with their index.
+
+    >>> from arelu_meta import activations
+    >>> activation_values(nn.Sequential(activations.build("prelu")))
+    {'activation/0.weight': 0.25}
+    """
     values: dict[str, float] = {}
     for name, parameter in activation_parameters(model).items():
         numbers = parameter.detach().flatten().tolist()

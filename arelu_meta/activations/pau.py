@@ -9,7 +9,16 @@ DENOMINATOR_START = (1.141536, 4.389169, 0.870328, 0.346548)
 
 
 def pau(x: Tensor, numerator: Tensor, denominator: Tensor) -> Tensor:
-    """Compute sum a_i x^i / (1 + sum |b_j| |x|^j), i = 0..5 and j = 1..4: no poles, thanks to the absolute values."""
+    """Compute sum a_i x^i / (1 + sum |b_j| |x|^j), i = 0..5 and j = 1..4: no poles, thanks to the absolute values.
+
+    Args:
+        x: input of any shape
+        numerator: a, (6,)
+        denominator: b, (4,)
+
+    >>> pau(torch.tensor([3.0]), torch.tensor([0.0, 1, 0, 0, 0, 0]), torch.tensor([1.0, 0, 0, 0])).item()
+    0.75
+    """
     *rest, top = numerator.to(x.dtype)
     above = top * torch.ones_like(x)
     for coefficient in reversed(rest):

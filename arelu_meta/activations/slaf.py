@@ -7,7 +7,11 @@ from arelu_meta.errors import InputError
 
 
 def slaf(x: Tensor, coefficients: Tensor) -> Tensor:
-    """Compute a_0 + a_1 x + a_2 x^2 + ... by Horner's rule; `coefficients` is (terms,)."""
+    """Compute a_0 + a_1 x + a_2 x^2 + ... by Horner's rule; `coefficients` is (terms,), x of any shape.
+
+    >>> slaf(torch.tensor([2.0]), torch.tensor([1.0, 0.0, 3.0])).item()
+    13.0
+    """
     *rest, value = coefficients.to(x.dtype)
     result = value * torch.ones_like(x)
     for coefficient in reversed(rest):
@@ -20,6 +24,9 @@ class SLAF(nn.Module):
 
     Starts at x/2 + x^2/4, the Taylor polynomial of swish at zero; further coefficients start at zero. The start is
     ours.
+
+    Args:
+        terms: number of coefficients, 3 or more
     """
 
     def __init__(self, terms: int = 3) -> None:
@@ -31,3 +38,16 @@ class SLAF(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Evaluate the polynomial."""
         return slaf(x, self.coefficients)
+
+
+class SLAFPaper(nn.Module):
+    """A polynomial of two terms started at 1 + x, as coded by Chen: affine, so the layer adds no non-linearity."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.coefficients = nn.Parameter(torch.ones(2))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Compute a0 + a1 x."""
+        constant, slope = self.coefficients.to(x.dtype)
+        return constant + slope * x

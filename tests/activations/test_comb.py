@@ -1,8 +1,12 @@
 import math
 
+import pytest
 import torch
+from torch import nn
 
-from arelu_meta.activations.comb import Comb, comb
+from arelu_meta.activations.comb import Comb, CombPaper, comb
+
+X = torch.linspace(-3, 3, 13, dtype=torch.float64)
 
 
 def test_by_hand():
@@ -24,3 +28,22 @@ def test_weights_sum_to_one_wherever_the_shares_are():
 def test_starts_with_equal_weights():
     x = torch.linspace(-2, 2, 9)
     assert torch.allclose(Comb()(x), (x + torch.relu(x) + torch.tanh(x)) / 3, atol=1e-6)
+
+
+@pytest.mark.parametrize("slope", [0.0, 0.25, -1.5])
+def test_the_authors_version_is_prelu_with_the_same_slope(slope: float):
+    mixed, prelu = CombPaper().double(), nn.PReLU(init=slope).double()
+    with torch.no_grad():
+        mixed.share.fill_(slope)
+    x, y = X.clone().requires_grad_(), X.clone().requires_grad_()
+    out, expected = mixed(x), prelu(y)
+    assert torch.equal(out, expected)
+    out.square().sum().backward()
+    expected.square().sum().backward()
+    assert torch.allclose(mixed.share.grad, prelu.weight.grad[0], rtol=1e-14)
+    away = X != 0  # at 0 the two count the point to different sides
+    assert torch.equal(x.grad[away], y.grad[away])
+
+
+def test_the_authors_version_starts_as_relu():
+    assert torch.equal(CombPaper().double()(X), torch.relu(X))

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from arelu_meta.activations.maxout import Maxout, maxout
+from arelu_meta.activations.maxout import Maxout, MaxoutPaper, maxout
 from arelu_meta.errors import InputError
 
 
@@ -38,3 +38,8 @@ def test_channels_must_divide():
 def test_one_piece_is_refused(pieces: int):
     with pytest.raises(InputError, match=f"at least 2, not {pieces}"):
         Maxout(pieces)
+
+
+def test_the_authors_version_is_the_identity():
+    x = torch.linspace(-3, 3, 13, dtype=torch.float64)
+    assert torch.equal(MaxoutPaper()(x), x)

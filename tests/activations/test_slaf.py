@@ -3,7 +3,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from arelu_meta.activations.slaf import SLAF, slaf
+from arelu_meta.activations.slaf import SLAF, SLAFPaper, slaf
 from arelu_meta.errors import InputError
 
 
@@ -26,3 +26,12 @@ def test_starts_as_the_taylor_polynomial_of_swish(terms: int):
 def test_affine_is_refused(terms: int):
     with pytest.raises(InputError, match=f"at least 3, not {terms}.*slaf_paper"):
         SLAF(terms)
+
+
+def test_the_authors_version_starts_at_one_plus_x_and_stays_affine():
+    x, module = torch.linspace(-3, 3, 13, dtype=torch.float64), SLAFPaper().double()
+    assert torch.equal(module(x), 1 + x)
+    with torch.no_grad():
+        module.coefficients.copy_(torch.tensor([-0.3, 2.5]))
+    second_difference = module(x).diff(n=2)
+    assert second_difference.abs().max() < 1e-12
