@@ -17,7 +17,7 @@ def command(argv: Sequence[str] | None = None) -> None:
     chosen = parser.parse_args(argv).networks
     from arelu_meta.surgery import survey
 
-    sys.stdout.write(survey.markdown(survey.survey(chosen or survey.names())) + "\n")
+    sys.stdout.write(survey.survey_table(survey.survey(chosen or survey.surveyed_names())) + "\n")
 
 
 def main(argv: Sequence[str] | None = None) -> int:

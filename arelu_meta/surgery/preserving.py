@@ -6,40 +6,56 @@ together: at beta = -17 the excess drowns in float32 and so does the gradient. `
 thirty times smaller than what alpha = 0.01 leaves below zero, and a gradient of 0.00034 times the sum over the feature
 map. Alpha starts a hair inside its interval, so it learns; a first step downwards still takes it out of the hard clamp
 for good, and `clamp="straight_through"` is the option against that. Where the gain can go into the next layer (see
-`folding`) it does, and beta is free. Where the old one was ReLU6, its bound stays above the new one.
+`FoldingTargets`) it does, and beta is free. Where the old one was ReLU6, its bound stays above the new one.
+
+Folding: f(x) = g h(x) with g > 0 feeds a linear layer W, perhaps through dropout, pooling or flattening, which a
+positive factor passes: W (g h(x)) = (g W) h(x), so W / g makes the network compute with h instead of f. Done only where
+the graphs prove that the layer alone reads the activation, runs once, and shares its weight with nobody.
 """
 
 import copy
-from collections.abc import Callable
+from collections import Counter
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, fx, nn
 
 from arelu_meta.activations.apl import APL
 from arelu_meta.activations.arelu import ALPHA_HIGH, ALPHA_LOW, AReLU, raw_alpha
-from arelu_meta.activations.capped import Capped
-from arelu_meta.activations.comb import Comb
+from arelu_meta.activations.comb import Comb, CombPaper
 from arelu_meta.activations.controls import AReLUFrozen, AReLUUnit, ReLUGain
-from arelu_meta.activations.paper_variants import CombPaper
 from arelu_meta.activations.rrelu import RReLU
+from arelu_meta.surgery.activation_types import as_function
+from arelu_meta.surgery.sites import CallSite
+from arelu_meta.surgery.traced_model import MODES, TracedBlock, TracedModel
 
 BETA = -8.0
-RELU6_CAP = 6.0
+RELU6_MAXIMUM = 6.0
 # 0.01 in float32 is below 0.01, where the hard clamp lets no gradient through; the smooth clamp never reaches 0.01.
 _MARGINS = {"hard": 1e-8, "straight_through": 1e-8, "sigmoid": 1e-3}
 # f(c x) = c f(x) for c > 0: a factor may stand before or after.
 _HOMOGENEOUS = (AReLU, AReLUFrozen, AReLUUnit, ReLUGain)
+_LINEAR = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
+_PASSING_LAYERS = (
+    *(nn.Identity, nn.Flatten, nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d),
+    *(nn.MaxPool1d, nn.MaxPool2d, nn.MaxPool3d, nn.AvgPool1d, nn.AvgPool2d, nn.AvgPool3d),
+    *(nn.AdaptiveAvgPool1d, nn.AdaptiveAvgPool2d, nn.AdaptiveAvgPool3d),
+    *(nn.AdaptiveMaxPool1d, nn.AdaptiveMaxPool2d, nn.AdaptiveMaxPool3d),
+)
+_PASSING_FUNCTIONS = (torch.flatten, F.dropout, F.max_pool2d, F.avg_pool2d, F.adaptive_avg_pool2d)
+_PASSING_METHODS = ("flatten", "view", "reshape", "contiguous", "mean")
 
 
-def old_slope(module: nn.Module | None, node: fx.Node, kind: str) -> Tensor:
+def old_slope(site: CallSite) -> Tensor:
     """Slope of the old activation below zero; 0 for those that are not made of two slopes, as ReLU is nearest."""
-    if kind == "prelu" and module is not None:
+    module, node = site.module, site.node
+    if site.kind == "prelu" and module is not None:
         return next(module.parameters()).detach().float()
-    if kind == "leaky_relu":
+    if site.kind == "leaky_relu":
         given = node.args[1] if len(node.args) > 1 else node.kwargs.get("negative_slope", 0.01)
         return torch.tensor(float(getattr(module, "negative_slope", given)))  # type: ignore[arg-type]
-    if kind == "rrelu" and module is not None:
+    if site.kind == "rrelu" and module is not None:
         return torch.tensor((float(module.lower) + float(module.upper)) / 2)  # type: ignore[arg-type]
     return torch.tensor(0.0)
 
@@ -73,11 +89,6 @@ def start_like(new: nn.Module, slope: Tensor, options: dict[str, Any]) -> None:
         new.share.fill_(mean)
 
 
-def capped_like(new: nn.Module, kind: str) -> nn.Module:
-    """Keep the bound of ReLU6: without it the signal of a trained network grows from layer to layer."""
-    return Capped(new, RELU6_CAP) if kind == "relu6" else new
-
-
 @torch.no_grad()
 def gain(new: nn.Module) -> float | None:
     """Slope above zero of an activation that a positive factor may pass through; None for any other."""
@@ -87,11 +98,12 @@ def gain(new: nn.Module) -> float | None:
 
 
 @torch.no_grad()
-def residual(new: nn.Module, old: Callable[[Tensor], Tensor] | None, scale: float = 1.0) -> float | None:
+def residual(new: nn.Module, site: CallSite, scale: float = 1.0) -> float | None:
     """Largest |scale new(x) - old(x)| / |x| for 0.001 <= |x| <= 1000; None where the old one cannot be evaluated.
 
     Two piecewise linear functions through zero differ by no more than this times |x| anywhere.
     """
+    old = as_function(site.node, site.block.modules)
     if old is None:
         return None
     channels = 1
@@ -103,5 +115,53 @@ def residual(new: nn.Module, old: Callable[[Tensor], Tensor] | None, scale: floa
         old = copy.deepcopy(old).cpu().double().eval()
     sizes = torch.logspace(-3, 3, 601, dtype=torch.float64)
     x = torch.cat([-sizes.flip(0), sizes])[:, None].expand(-1, channels)
-    found = copy.deepcopy(new).double().eval()(x.clone())
-    return float(((scale * found - old(x.clone())).abs() / x.abs()).max())
+    result = copy.deepcopy(new).double().eval()(x.clone())
+    return float(((scale * result - old(x.clone())).abs() / x.abs()).max())
+
+
+class FoldingTargets:
+    """Find the layer into which the gain of a call site may go."""
+
+    def __init__(self, model: TracedModel) -> None:
+        self.model = model
+        self.names = {id(module): name for name, module in model.model.named_modules()}
+        owners = Counter(id(parameter) for _, parameter in model.model.named_parameters(remove_duplicate=False))
+        self.own = {key for key, count in owners.items() if count == 1}
+        for block in model.blocks:  # parameters that some forward pass reads itself, past the layer that holds them
+            for node in (node for mode in MODES for node in block.nodes(mode) if node.op == "get_attr"):
+                home, _, leaf = str(node.target).rpartition(".")
+                self.own.discard(id(getattr(block.module.get_submodule(home), leaf)))
+
+    def layer(self, site: CallSite) -> str | None:
+        """Name the layer, the same in training and in evaluation; None where there is no such layer."""
+        nodes = [(mode, node) for mode, node in site.nodes.items() if node is not None]
+        layers = {self._follow(site.block, mode, node) for mode, node in nodes}
+        return layers.pop() if len(layers) == 1 and len(nodes) == len(site.nodes) else None
+
+    def _follow(self, block: TracedBlock, training: bool, node: fx.Node) -> str | None:
+        """Go from reader to reader, into and out of blocks, as long as there is one and a factor passes it."""
+        if len(node.users) != 1:
+            return None
+        (user,) = node.users
+        if user.op == "output":
+            call = block.calls.get(training)
+            if user.args[0] is not node or block.parent is None or call is None:
+                return None
+            return self._follow(block.parent, training, call)
+        inner = block.children.get((training, user))
+        if inner is not None:
+            if user.args.count(node) != 1:
+                return None
+            arguments = [found for found in inner.nodes(training) if found.op == "placeholder"]
+            return self._follow(inner, training, arguments[user.args.index(node)])
+        if not user.args or user.args[0] is not node or user.all_input_nodes != [node]:
+            return None
+        if user.op == "call_module":
+            module = block.modules[str(user.target)]
+            if type(module) in _LINEAR:
+                alone = id(module.weight) in self.own and self.model.layer_calls[id(module)] == 1
+                return self.names[id(module)] if alone and not module._forward_pre_hooks else None
+            passing = isinstance(module, _PASSING_LAYERS)
+        else:
+            passing = user.target in (_PASSING_FUNCTIONS if user.op == "call_function" else _PASSING_METHODS)
+        return self._follow(block, training, user) if passing else None

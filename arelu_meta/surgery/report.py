@@ -4,14 +4,24 @@ from dataclasses import dataclass, field
 
 from torch import Tensor, nn
 
-from arelu_meta.activations.capped import Capped
+from arelu_meta.activations.clamped import Clamped
 from arelu_meta.console.tables import text_table
 from arelu_meta.surgery.rewriting import ForwardText
 
 
 @dataclass(frozen=True)
-class Site:
-    """One call site: `name` is the path of the new activation; `shared` is how often the old module was called."""
+class SiteReport:
+    """What a swap did at one call site.
+
+    Attributes:
+        name: path of the new activation in the network
+        old: the old call as the source has it: `ReLU`, `F.relu`, `Tensor.relu_`
+        new: class of the new activation; `AReLU up to 6` where the bound of ReLU6 was kept
+        shared: calls of the old module in one forward pass
+        parameters: trainable parameters of the new activation
+        residual: largest |new(x) - old(x)| / |x|; None where the old one cannot be evaluated
+        folded_into: path of the layer whose weight took up the new activation's gain, or None
+    """
 
     name: str
     old: str
@@ -22,13 +32,15 @@ class Site:
     folded_into: str | None
 
 
-def label(module: nn.Module) -> str:
+def activation_label(module: nn.Module) -> str:
     """Name an activation as reports do.
 
-    >>> label(Capped(nn.ReLU(), 6.0))
+    >>> activation_label(Clamped(nn.ReLU(), 6.0))
     'ReLU up to 6'
     """
-    return f"{label(module.base)} up to {module.cap:g}" if isinstance(module, Capped) else type(module).__name__
+    if isinstance(module, Clamped):
+        return f"{activation_label(module.base)} up to {module.maximum:g}"
+    return type(module).__name__
 
 
 @dataclass(frozen=True)
@@ -59,11 +71,19 @@ class OldWeight:
 
 @dataclass(frozen=True)
 class SwapReport:
-    """Every site of a swap; `str` gives a table, `restore` undoes it."""
+    """Every site of a swap; `str` gives a table, `restore` undoes it.
+
+    Attributes:
+        model: class of the network
+        to: the new activation
+        sites: one report per call site, in the order of the blocks
+        rewritten: paths of blocks whose forward pass was written anew
+        undo: what `restore` puts back, the last step first
+    """
 
     model: str
     to: str
-    sites: tuple[Site, ...]
+    sites: tuple[SiteReport, ...]
     rewritten: tuple[str, ...] = ()
     undo: tuple[OldModule | OldForward | OldWeight, ...] = field(default=(), repr=False)
 

@@ -7,11 +7,14 @@ The class is made from text, so copies, pickles and `torch.save` carry the text 
 import importlib
 import inspect
 import types
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from torch import fx, nn
+
+from arelu_meta.surgery.sites import CallSite, input_node
+from arelu_meta.surgery.traced_model import MODES, TracedBlock
 
 REWRITTEN = "_rewritten_forward"
 
@@ -27,10 +30,19 @@ class ForwardText:
 
     def make_class(self) -> type[nn.Module]:
         """Make the class: `forward` takes the text of the current mode."""
-        passes = {training: self._compile(text) for training, text in self.texts.items()}
-        forward = passes[True] if self.texts[True] == self.texts[False] else _by_mode(passes[True], passes[False])
+        passes = {}
+        for training, text in self.texts.items():
+            space: dict[str, Any] = dict(self.functions)
+            space.update({name: importlib.import_module(library) for name, library in self.libraries.items()})
+            exec(compile(text, f"<forward of {self.original.__name__}>", "exec"), space)  # noqa: S102
+            passes[training] = space["forward"]
+
+        def by_mode(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
+            return passes[self.training](self, *args, **kwargs)
+
+        by_mode.__signature__ = inspect.signature(passes[True])  # type: ignore[attr-defined]
         body = {
-            "forward": forward,
+            "forward": passes[True] if self.texts[True] == self.texts[False] else by_mode,
             REWRITTEN: self,
             "__reduce_ex__": _reduce,
             "__module__": self.original.__module__,
@@ -39,14 +51,48 @@ class ForwardText:
         }
         return type(self.original.__name__, (self.original,), body)
 
-    def _compile(self, text: str) -> Callable[..., Any]:
-        space: dict[str, Any] = dict(self.functions)
-        space.update({name: importlib.import_module(library) for name, library in self.libraries.items()})
-        exec(compile(text, f"<forward of {self.original.__name__}>", "exec"), space)  # noqa: S102
-        return space["forward"]
+
+def current_forward(module: nn.Module) -> ForwardText | type[nn.Module]:
+    """Give what `set_forward` takes to return to the present state."""
+    text = getattr(type(module), REWRITTEN, None)
+    return text if isinstance(text, ForwardText) else type(module)
 
 
-def forward_text(module: nn.Module, graphs: dict[bool, fx.Graph]) -> ForwardText:
+def set_forward(module: nn.Module, forward: ForwardText | type[nn.Module]) -> None:
+    """Put the module into the class of a text, or back into its own."""
+    module.__class__ = forward.make_class() if isinstance(forward, ForwardText) else forward
+
+
+def rewrite_block(block: TracedBlock, sites: Sequence[CallSite], chosen: Sequence[CallSite]) -> None:
+    """Write the block's forward pass anew, with the calls of its sites going to modules of their own."""
+    graphs = {}
+    for training in MODES:
+        graphs[training] = graph = fx.Graph()
+        copies: dict[fx.Node, fx.Node] = {}
+        graph.output(graph.graph_copy(block.trace.graphs[training], copies))
+        for site in (site for site in sites if site.block is block):
+            node = site.nodes[training]
+            if node is not None and any(site is other for other in chosen):
+                _redirect(graph, copies[node], site)
+            elif node is not None and node.op == "call_module":
+                copies[node].target = site.target
+    set_forward(block.module, _forward_text(block.module, graphs))
+
+
+def _redirect(graph: fx.Graph, node: fx.Node, site: CallSite) -> None:
+    """Let a call go to the site's module; what the old activation overwrote is overwritten still."""
+    value = input_node(node)
+    with graph.inserting_before(node):
+        if site.overwrites:
+            result = graph.call_module(site.target, (graph.call_method("clone", (value,)),))
+            result = graph.call_method("copy_", (value, result))
+        else:
+            result = graph.call_module(site.target, (value,))
+    node.replace_all_uses_with(result)
+    graph.erase_node(node)
+
+
+def _forward_text(module: nn.Module, graphs: dict[bool, fx.Graph]) -> ForwardText:
     """Write the graphs as Python."""
     texts: dict[bool, str] = {}
     names: dict[str, Any] = {}
@@ -57,32 +103,8 @@ def forward_text(module: nn.Module, graphs: dict[bool, fx.Graph]) -> ForwardText
         texts[training] = "\n".join(line for line in code.src.splitlines() if not line.startswith("torch.fx.wrap("))
     libraries = {name: value.__name__ for name, value in names.items() if isinstance(value, types.ModuleType)}
     functions = {name: value for name, value in names.items() if name not in libraries and name != "__builtins__"}
-    return ForwardText(original_class(module), texts, functions, libraries)
-
-
-def original_class(module: nn.Module) -> type[nn.Module]:
-    """Give the class of a module before any rewriting."""
-    text = getattr(type(module), REWRITTEN, None)
-    return text.original if isinstance(text, ForwardText) else type(module)
-
-
-def current_forward(module: nn.Module) -> ForwardText | type[nn.Module]:
-    """Give what `set_forward` takes to come back to the present state."""
-    text = getattr(type(module), REWRITTEN, None)
-    return text if isinstance(text, ForwardText) else type(module)
-
-
-def set_forward(module: nn.Module, forward: ForwardText | type[nn.Module]) -> None:
-    """Put the module into the class of a text, or back into its own."""
-    module.__class__ = forward.make_class() if isinstance(forward, ForwardText) else forward
-
-
-def _by_mode(training: Callable[..., Any], evaluation: Callable[..., Any]) -> Callable[..., Any]:
-    def forward(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
-        return training(self, *args, **kwargs) if self.training else evaluation(self, *args, **kwargs)
-
-    forward.__signature__ = inspect.signature(training)  # type: ignore[attr-defined]
-    return forward
+    before = current_forward(module)
+    return ForwardText(before.original if isinstance(before, ForwardText) else before, texts, functions, libraries)
 
 
 def _rebuild(text: ForwardText) -> nn.Module:

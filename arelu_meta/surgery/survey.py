@@ -20,62 +20,22 @@ from arelu_meta.surgery.report import SwapReport
 from arelu_meta.surgery.swap import swap
 
 # One small member of each of these timm families.
+# fmt: off
 TIMM = (
-    "beit_base_patch16_224",
-    "botnet26t_256",
-    "cait_xxs24_224",
-    "convmixer_768_32",
-    "convnextv2_tiny",
-    "crossvit_tiny_240",
-    "cspresnet50",
-    "deit_tiny_patch16_224",
-    "densenet121",
-    "dla34",
-    "dm_nfnet_f0",
-    "dpn68",
-    "edgenext_small",
-    "efficientformer_l1",
-    "efficientnet_lite0",
-    "efficientvit_b0",
-    "fastvit_t8",
-    "focalnet_tiny_srf",
-    "gernet_s",
-    "ghostnet_100",
-    "hrnet_w18_small",
-    "levit_128s",
-    "mixer_b16_224",
-    "mixnet_s",
-    "mobilenetv3_large_100",
-    "mobilevit_s",
-    "nest_tiny",
-    "pit_ti_224",
-    "poolformer_s12",
-    "pvt_v2_b0",
-    "regnetx_002",
-    "repvgg_a0",
-    "res2net50_26w_4s",
-    "resnest14d",
-    "resnet18",
-    "resnetv2_50",
-    "rexnet_100",
-    "selecsls42b",
-    "seresnet50",
-    "skresnet18",
-    "swinv2_tiny_window8_256",
-    "tresnet_m",
-    "twins_pcpvt_small",
-    "vgg11",
-    "visformer_tiny",
-    "vit_tiny_patch16_224",
-    "volo_d1_224",
-    "vovnet39a",
-    "xception41",
-    "xcit_nano_12_p16_224",
+    "beit_base_patch16_224", "botnet26t_256", "cait_xxs24_224", "convmixer_768_32", "convnextv2_tiny",
+    "crossvit_tiny_240", "cspresnet50", "deit_tiny_patch16_224", "densenet121", "dla34", "dm_nfnet_f0", "dpn68",
+    "edgenext_small", "efficientformer_l1", "efficientnet_lite0", "efficientvit_b0", "fastvit_t8",
+    "focalnet_tiny_srf", "gernet_s", "ghostnet_100", "hrnet_w18_small", "levit_128s", "mixer_b16_224", "mixnet_s",
+    "mobilenetv3_large_100", "mobilevit_s", "nest_tiny", "pit_ti_224", "poolformer_s12", "pvt_v2_b0", "regnetx_002",
+    "repvgg_a0", "res2net50_26w_4s", "resnest14d", "resnet18", "resnetv2_50", "rexnet_100", "selecsls42b",
+    "seresnet50", "skresnet18", "swinv2_tiny_window8_256", "tresnet_m", "twins_pcpvt_small", "vgg11",
+    "visformer_tiny", "vit_tiny_patch16_224", "volo_d1_224", "vovnet39a", "xception41", "xcit_nano_12_p16_224",
 )
+# fmt: on
 
 
 @dataclass(frozen=True)
-class Outcome:
+class SurveyedNetwork:
     """What became of one network: a report, or the line that refuses."""
 
     name: str
@@ -83,21 +43,31 @@ class Outcome:
     refusal: str = ""
 
 
-def names() -> list[str]:
+def surveyed_names() -> list[str]:
     """All surveyed networks: torchvision's classifiers, then timm's with `timm/` before the name."""
     from torchvision import models
 
     return [*models.list_models(module=models), *(f"timm/{name}" for name in TIMM)]
 
 
-def build(name: str, *, meta: bool = True, **options: Any) -> nn.Module:
+def build_surveyed(name: str, *, meta: bool = True, **options: Any) -> nn.Module:
     """Build a surveyed network without weights; `meta` leaves out the numbers, too."""
-    if name not in names():
-        raise unknown("network", name, names())
+    if name not in surveyed_names():
+        raise unknown("network", name, surveyed_names())
     # RegNet computes its widths with tensors while it is built.
-    device = "meta" if meta and not name.startswith("regnet_") else "cpu"
-    with torch.device(device):
-        network = _create(name, options)
+    with torch.device("meta" if meta and not name.startswith("regnet_") else "cpu"):
+        if name.startswith("timm/"):
+            try:
+                import timm
+            except ModuleNotFoundError:
+                raise InputError("timm is not installed; pip install 'arelu-meta[test]'") from None
+            network = timm.create_model(name.removeprefix("timm/"), pretrained=False, **options)
+        else:
+            from torchvision import models
+
+            if name in ("googlenet", "inception_v3"):
+                options = {"init_weights": False, **options}  # else it warns, and draws from a slow distribution
+            network = models.get_model(name, weights=None, **options)
     return network.to("meta") if meta else network
 
 
@@ -110,48 +80,31 @@ def input_size(name: str, network: nn.Module) -> tuple[int, int, int]:
     return 3, side, side
 
 
-def survey(chosen: Iterable[str], to: str = "arelu") -> Iterator[Outcome]:
+def survey(chosen: Iterable[str], to: str = "arelu") -> Iterator[SurveyedNetwork]:
     """Swap each network and tell."""
     for name in chosen:
-        network = build(name)
+        network = build_surveyed(name)
         try:
-            yield Outcome(name, swap(network, to))
+            yield SurveyedNetwork(name, swap(network, to))
         except InputError as error:
-            yield Outcome(name, refusal=str(error))
+            yield SurveyedNetwork(name, refusal=str(error))
 
 
-def markdown(outcomes: Iterable[Outcome]) -> str:
-    """Write outcomes as the table of docs/surgery.md."""
+def survey_table(networks: Iterable[SurveyedNetwork]) -> str:
+    """Write what became of the networks as the Markdown table of docs/surgery.md."""
     versions = ", ".join(
         f"{name} {importlib.metadata.version(name)}"
         for name in ("torch", "torchvision", "timm")
         if importlib.util.find_spec(name)
     )
-    done = list(outcomes)
-    swapped = [outcome for outcome in done if outcome.report is not None]
-    lines = [
-        f"With {versions}: {len(swapped)} of {len(done)} networks swapped, {len(done) - len(swapped)} refused.",
-        "",
-    ]
+    done = list(networks)
+    swapped = sum(network.report is not None for network in done)
+    lines = [f"With {versions}: {swapped} of {len(done)} networks swapped, {len(done) - swapped} refused.", ""]
     lines += ["| network | sites | blocks rewritten | refused because |", "|---|---|---|---|"]
-    for outcome in done:
-        if outcome.report is None:
-            reason = outcome.refusal.partition("; sites found")[0].partition(": ")[2]
-            lines.append(f"| {outcome.name} | | | {reason} |")
+    for network in done:
+        if network.report is None:
+            reason = network.refusal.partition("; sites found")[0].partition(": ")[2]
+            lines.append(f"| {network.name} | | | {reason} |")
         else:
-            lines.append(f"| {outcome.name} | {len(outcome.report.sites)} | {len(outcome.report.rewritten)} | |")
+            lines.append(f"| {network.name} | {len(network.report.sites)} | {len(network.report.rewritten)} | |")
     return "\n".join(lines)
-
-
-def _create(name: str, options: dict[str, Any]) -> nn.Module:
-    if name.startswith("timm/"):
-        try:
-            import timm
-        except ModuleNotFoundError:
-            raise InputError("timm is not installed; pip install 'arelu-meta[test]'") from None
-        return timm.create_model(name.removeprefix("timm/"), pretrained=False, **options)
-    from torchvision import models
-
-    if name in ("googlenet", "inception_v3"):
-        options = {"init_weights": False, **options}  # else it warns, and draws from a slow distribution
-    return models.get_model(name, weights=None, **options)

@@ -32,17 +32,17 @@ def quick_or_slow(names: list[str], quick: tuple[str, ...]) -> list[Any]:
 
 
 def test_the_survey_covers_torchvision_and_thirty_timm_families():
-    names = survey.names()
+    names = survey.surveyed_names()
     assert len(names) == len(set(names))
     assert sum(not name.startswith("timm/") for name in names) >= 80
     assert sum(name.startswith("timm/") for name in names) >= 30 + len(REFUSED)
     assert set(names) >= REFUSED
 
 
-@pytest.mark.parametrize("name", quick_or_slow([n for n in survey.names() if n not in REFUSED], QUICK))
+@pytest.mark.parametrize("name", quick_or_slow([n for n in survey.surveyed_names() if n not in REFUSED], QUICK))
 def test_as_many_new_modules_as_kernels_ran(name: str):
     """Counted in training mode, in which auxiliary heads run, too."""
-    network = survey.build(name).train()
+    network = survey.build_surveyed(name).train()
     images = torch.zeros(2, *survey.input_size(name, network), device="meta")
     kernels = count_kernels(network, images)
     keys = set(network.state_dict())
@@ -56,7 +56,7 @@ def test_as_many_new_modules_as_kernels_ran(name: str):
 
 @pytest.mark.parametrize("name", quick_or_slow(sorted(REFUSED), ("timm/selecsls42b",)))
 def test_refusals_list_the_sites(name: str):
-    network = survey.build(name)
+    network = survey.build_surveyed(name)
     with pytest.raises(InputError, match="cannot prove the activation calls") as caught:
         swap(network, "arelu")
     listed = str(caught.value).partition("sites found: ")[2].split(", ")
@@ -109,7 +109,7 @@ def test_preserve_changes_what_alpha_changes_and_restore_changes_it_back(name: s
     logits are nearer to each other than twice what alpha and the gains move a logit; no other may.
     """
     torch.manual_seed(0)
-    network = survey.build(name, meta=False, num_classes=10).eval()
+    network = survey.build_surveyed(name, meta=False, num_classes=10).eval()
     images = torch.randn(2, 3, 64, 64, generator=torch.Generator().manual_seed(1))
     with torch.no_grad():
         before = network(images)
@@ -131,7 +131,7 @@ def test_preserve_changes_what_alpha_changes_and_restore_changes_it_back(name: s
 
 def test_what_is_folded_follows_the_published_layout():
     """resnet18: the first ReLU of each of 8 blocks feeds conv2 alone, the last of all fc; 8 others are also added."""
-    report = swap(survey.build("resnet18"), "arelu", preserve=True)
+    report = swap(survey.build_surveyed("resnet18"), "arelu", preserve=True)
     folded = [site.folded_into for site in report.sites if site.folded_into]
     assert folded == [f"layer{stage}.{block}.conv2" for stage in range(1, 5) for block in range(2)] + ["fc"]
     assert len(report.sites) == 17

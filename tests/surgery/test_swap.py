@@ -451,15 +451,15 @@ def test_new_parameters_take_the_network_s_type_and_mode():
     ("model", "arguments", "message"),
     [
         (nn.Sequential(nn.ReLU()), {"to": "arleu"}, "unknown activation 'arleu'; did you mean 'arelu'?"),
-        (nn.Sequential(nn.ReLU()), {"from_": "rellu"}, "unknown activation in from_: 'rellu'; did you mean 'relu'?"),
-        (nn.Sequential(nn.ReLU()), {"from_": ()}, "from_ is empty; name activations to replace, or leave it out"),
+        (nn.Sequential(nn.ReLU()), {"from_": "rellu"}, "unknown activation in `from_`: 'rellu'; did you mean 'relu'?"),
+        (nn.Sequential(nn.ReLU()), {"from_": ()}, "`from_` is empty; name activations to replace, or leave it out"),
         (nn.Sequential(nn.ReLU()), {"alpa": 1}, "unknown option of activation 'arelu': 'alpa'; did you mean 'alpha'?"),
         (
             nn.Sequential(nn.Tanh()),
             {"from_": "relu"},
-            "Sequential applies none of relu; it has tanh; name those to replace (from_), or leave them as they are",
+            "Sequential applies none of relu; it has tanh; name those to replace in `from_`, or leave them as they are",
         ),
-        (nn.Sequential(nn.ReLU()), {"where": "x*"}, "where: 'x*' fits none of the 1 sites: 0"),
+        (nn.Sequential(nn.ReLU()), {"where": "x*"}, "`where`: 'x*' fits none of the 1 sites: 0"),
         (
             nn.Sequential(nn.ReLU()),
             {"to": "maxout"},
