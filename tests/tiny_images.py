@@ -18,10 +18,10 @@ def digits() -> ImageSet:
 
 
 def negative() -> ImageSet:
-    """The same digits black on white, with parts of their own: every fifth image tests."""
+    """The same digits black on white, with subsets of their own: every fifth image tests."""
     images, numbers = digits(), torch.arange(200)
-    parts = {"train": numbers[numbers % 5 != 0], "test": numbers[numbers % 5 == 0]}
-    return replace(images, name="negative", images=255 - images.images, parts=parts)
+    subsets = {"train": numbers[numbers % 5 != 0], "test": numbers[numbers % 5 == 0]}
+    return replace(images, name="negative", images=255 - images.images, subsets=subsets)
 
 
 def discs() -> ImageSet:

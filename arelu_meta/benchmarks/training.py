@@ -14,8 +14,8 @@ from arelu_meta.benchmarks.report import BenchReport, Row
 from arelu_meta.benchmarks.sampling import BATCH, Pictures, local_or_bundled
 from arelu_meta.benchmarks.timing import interleaved
 from arelu_meta.data.batches import Batches
-from arelu_meta.data.fit import fit_images
 from arelu_meta.data.imageset import ImageSet
+from arelu_meta.data.inputs import fit_images
 from arelu_meta.errors import RunError
 from arelu_meta.kinds.supervised_sections import OptimizationSection
 from arelu_meta.training.speedups import PLAIN, Speedups

@@ -34,52 +34,38 @@ class DatasetEntry(Entry):
     local: str = ""
 
 
-def _bundled(name: str, target: str, summary: str) -> DatasetEntry:
-    return DatasetEntry(name, f"arelu_meta.data.bundled.{target}", summary, bundled=True)
+def _bundled(name: str, module: str, summary: str) -> DatasetEntry:
+    return DatasetEntry(name, f"arelu_meta.data.{module}:load_{name}", summary, bundled=True)
 
 
-def _published(name: str, target: str, local: str, summary: str) -> DatasetEntry:
-    readers = "arelu_meta.data.readers"
-    return DatasetEntry(name, f"{readers}.{target}", summary, local=f"{readers}.{local}")
+def _published(name: str, module: str, summary: str) -> DatasetEntry:
+    reader = f"arelu_meta.data.readers.{module}"
+    return DatasetEntry(name, f"{reader}:load_{name}", summary, local=f"{reader}:{name.upper()}.is_local")
 
 
 _REGISTRY = Registry[DatasetEntry]("dataset")
 _REGISTRY.add(
-    _bundled("digits", "digits:load_digits", "1,797 handwritten digits of scikit-learn, 1x28x28, 10 classes"),
-    _published("mnist", "mnist:load_mnist", "mnist:MNIST.is_local", "70,000 handwritten digits, 1x28x28, 10 classes"),
-    _published(
-        "fashion_mnist",
-        "mnist:load_fashion_mnist",
-        "mnist:FASHION_MNIST.is_local",
-        "70,000 clothes, 1x28x28, 10 classes",
-    ),
-    _published("svhn", "svhn:load_svhn", "svhn:SVHN.is_local", "99,289 house number digits, 3x32x32, 10 classes"),
-    _published("cifar10", "cifar:load_cifar10", "cifar:CIFAR10.is_local", "60,000 photographs, 3x32x32, 10 classes"),
-    _published(
-        "cifar100", "cifar:load_cifar100", "cifar:CIFAR100.is_local", "60,000 photographs, 3x32x32, 100 classes"
-    ),
-    _published(
-        "omniglot",
-        "omniglot:load_omniglot",
-        "omniglot:OMNIGLOT.is_local",
-        "32,460 drawings, 1x28x28, 1,623 characters",
-    ),
-    _published(
-        "lgg", "lgg:load_lgg", "lgg:local_folder", "3,929 MRI slices with tumour masks, 3x256x256, 110 patients"
-    ),
+    _bundled("digits", "bundled", "1,797 handwritten digits of scikit-learn, 1x28x28, 10 classes"),
+    _published("mnist", "mnist", "70,000 handwritten digits, 1x28x28, 10 classes"),
+    _published("fashion_mnist", "mnist", "70,000 clothes, 1x28x28, 10 classes"),
+    _published("svhn", "svhn", "99,289 house number digits, 3x32x32, 10 classes"),
+    _published("cifar10", "cifar", "60,000 photographs, 3x32x32, 10 classes"),
+    _published("cifar100", "cifar", "60,000 photographs, 3x32x32, 100 classes"),
+    _published("omniglot", "omniglot", "32,460 drawings, 1x28x28, 1,623 characters"),
+    _published("lgg", "lgg", "3,929 MRI slices with tumour masks, 3x256x256, 110 patients"),
     _bundled(
         "glyphs",
-        "glyphs:load_glyphs",
+        "bundled.glyphs",
         "hand-drawn-like letters of 15 scripts, 1x28x28, about 1,000 classes of 20, split by script",
     ),
     _bundled(
         "street",
-        "street:load_street",
+        "bundled.street",
         "digits in many fonts on cluttered colour backgrounds, 3x32x32, 10,000 to train and 4,000 to test",
     ),
     _bundled(
         "phantom",
-        "phantom:load_phantom",
+        "bundled.phantom",
         "brain-scan-like slices with lesion masks, 3x64x64, 30 patients of 12 slices, split by patient",
     ),
 )
@@ -123,10 +109,10 @@ def load(name: str | Path, *, root: str | Path | None = None, **options: object)
         reader = entry.load()
         options |= {} if entry.bundled else {"root": root}
     else:
-        from arelu_meta.data.files.own import load_own
+        from arelu_meta.data.files.user_data import load_user_data
 
-        _check_own(name)
-        reader = partial(load_own, name)
+        _check_exists(name)
+        reader = partial(load_user_data, name)
     known = inspect.signature(reader).parameters
     for option in options:
         if option not in known:
@@ -156,7 +142,7 @@ def is_local(name: str | Path, root: str | Path | None = None) -> bool:
     """
     name = str(name)
     if name not in _REGISTRY:
-        _check_own(name)
+        _check_exists(name)
         return True
     entry = _REGISTRY[name]
     if entry.bundled or not entry.local:
@@ -166,8 +152,8 @@ def is_local(name: str | Path, root: str | Path | None = None) -> bool:
     return bool(load_attribute(entry.local)(data_root(root)))
 
 
-def _check_own(name: str) -> None:
-    from arelu_meta.data.files.own import is_target
+def _check_exists(name: str) -> None:
+    from arelu_meta.data.files.user_data import is_target
 
     if not (os.path.exists(os.path.expanduser(name)) or is_target(name)):
         if name.endswith(".npz") or os.path.basename(name) != name:

@@ -25,32 +25,21 @@ def parser() -> argparse.ArgumentParser:
     return main
 
 
-def list_sets() -> None:
-    """Print the registered sets."""
-    widest = max(map(len, data.names()))
-    for entry in data.entries():
-        kind = "bundled " if entry.bundled else "download"
-        sys.stdout.write(f"{entry.name:<{widest}}  {kind}  {entry.summary}\n")
-
-
-def show(name: str, out: Path | None, root: Path | None) -> None:
-    """Print what is in a set and draw its contact sheet."""
-    images = data.load(name, root=root)
-    from arelu_meta.data.contact_sheet import write_contact_sheet
-    from arelu_meta.data.describe import describe
-
-    out = out or Path(f"{Path(name).stem}.png")
-    write_contact_sheet(images, out)
-    sys.stdout.write(f"{describe(images)}\nsheet: {out}\n")
-
-
 def command(arguments: Sequence[str] | None = None) -> None:
-    """Read the flags and do what they say."""
+    """List the registered sets, or describe one and draw its contact sheet."""
     flags = parser().parse_args(arguments)
     if flags.command == "list":
-        list_sets()
-    else:
-        show(flags.name, flags.out, flags.data_root)
+        widest = max(map(len, data.names()))
+        for entry in data.entries():
+            kind = "bundled " if entry.bundled else "download"
+            sys.stdout.write(f"{entry.name:<{widest}}  {kind}  {entry.summary}\n")
+        return
+    images = data.load(flags.name, root=flags.data_root)
+    from arelu_meta.data.describe import describe, write_contact_sheet
+
+    out = flags.out or Path(f"{Path(flags.name).stem}.png")
+    write_contact_sheet(images, out)
+    sys.stdout.write(f"{describe(images)}\nsheet: {out}\n")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -5,17 +5,27 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from arelu_meta.data.augment import Augment
+from arelu_meta.data.augment import Augment, random_affine, transform_pairs
 from arelu_meta.data.imageset import ImageSet
+from arelu_meta.errors import InputError
 
 
 class Batches:
     """One pass over a set per iteration, in a new random order each time; the last batch may be smaller.
 
-    >>> from arelu_meta import data
-    >>> batches = Batches(data.load("digits"), 128, torch.Generator().manual_seed(0))
-    >>> len(batches), sum(len(y) for _, y in batches)
-    (15, 1797)
+    Iterating yields pixels (n, C, H, W) float32, augmented and normalised, and labels (n,), both on the set's device.
+
+    Args:
+        images: the set to pass over.
+        batch_size: images per batch.
+        random: generator on the CPU of the order and of the augmentation.
+        augment: function of a uint8 batch and the generator, see `data.augment`; None leaves images as they are.
+
+    Example:
+        >>> from arelu_meta import data
+        >>> batches = Batches(data.load("digits"), 128, torch.Generator().manual_seed(0))
+        >>> len(batches), sum(len(y) for _, y in batches)
+        (15, 1797)
     """
 
     def __init__(
@@ -45,3 +55,38 @@ class Batches:
             return self.images.normalise(self.images.images[numbers]), self.images.labels[numbers]
         images = self.augment(self.images.images[numbers], self.random)
         return self.images.normalise(images[share]), self.images.labels[numbers[share]]
+
+
+class MaskBatches(Batches):
+    """One pass over a segmentation set per iteration: pixels (n, C, H, W) and masks (n, 1, H, W) as float32.
+
+    Args:
+        images: a set with masks.
+        batch_size: images per batch.
+        random: generator on the CPU of the order and of the augmentation.
+        affine: scale each pair by up to 5 %, turn it by up to 15 degrees and mirror half of them, as Buda et al. 2019.
+
+    Raises:
+        InputError: the set has no masks.
+
+    Example:
+        >>> from arelu_meta import data
+        >>> x, masks = next(iter(MaskBatches(data.load("phantom"), 4, torch.Generator(), affine=True)))
+        >>> x.shape, masks.shape
+        (torch.Size([4, 3, 64, 64]), torch.Size([4, 1, 64, 64]))
+    """
+
+    def __init__(self, images: ImageSet, batch_size: int, random: torch.Generator, *, affine: bool = False) -> None:
+        super().__init__(images, batch_size, random)
+        if images.masks is None:
+            raise InputError(f"{images.name} has no masks; segmentation needs a set with masks, such as phantom or lgg")
+        self.masks, self.affine = images.masks, affine
+
+    def gather(self, numbers: Tensor, share: slice = slice(None)) -> tuple[Tensor, Tensor]:
+        """Normalised pixels and masks of a share of some images, transformed together."""
+        matrices = random_affine(len(numbers), self.random)[share] if self.affine else None
+        numbers = numbers[share].to(self.images.device)
+        pixels, masks = self.images.pixels(numbers), self.masks[numbers].float()
+        if matrices is None or not len(numbers):
+            return pixels, masks
+        return transform_pairs(pixels, masks, matrices)

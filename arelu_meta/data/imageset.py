@@ -22,27 +22,41 @@ class Provenance:
 
 @dataclass(frozen=True, eq=False)
 class ImageSet:
-    """Images at rest as uint8 (N, C, H, W) with integer labels (N,); `pixels` normalises what is asked for.
+    """Labelled images in memory, at rest as uint8; `pixels` normalises those that are asked for.
 
-    `parts` holds the publisher's own division as image numbers (`train`, `test`; `background`, `evaluation`), if there
-    is one.
-    `groups` says which patient (or writer) an image belongs to. `masks` (N, 1, H, W) makes it a segmentation set.
+    Args:
+        name: shown in messages and reports.
+        images: (N, C, H, W) uint8.
+        labels: (N,) int64, numbers of class names.
+        class_names: one per class; a class may be without images.
+        subsets: the publisher's own division as image numbers (n,), if there is one: `train`, `test` (and
+            `validation`), or `background` and `evaluation`.
+        masks: (N, 1, H, W) uint8 of 0 and 1; makes it a segmentation set.
+        groups: (N,) int64, the patient or writer an image belongs to, a number of `group_names`.
+        group_names: one per group.
+        provenance: where the images came from.
+        mean: per channel, of pixels in [0, 1]; empty: no normalisation.
+        std: standard deviation per channel.
 
-    >>> tiny = ImageSet("tiny", torch.zeros(4, 1, 8, 8, dtype=torch.uint8), torch.tensor([0, 0, 1, 1]), ("a", "b"))
-    >>> tiny.counts().tolist(), tiny.pixels(torch.tensor([0])).shape
-    ([2, 2], torch.Size([1, 1, 8, 8]))
+    Raises:
+        InputError: shapes or types that do not fit together, or a label without a class name.
+
+    Example:
+        >>> tiny = ImageSet("tiny", torch.zeros(4, 1, 8, 8, dtype=torch.uint8), torch.tensor([0, 0, 1, 1]), ("a", "b"))
+        >>> tiny.counts().tolist(), tiny.pixels(torch.tensor([0])).shape
+        ([2, 2], torch.Size([1, 1, 8, 8]))
     """
 
     name: str
     images: Tensor
     labels: Tensor
     class_names: tuple[str, ...]
-    parts: Mapping[str, Tensor] = field(default_factory=dict)
+    subsets: Mapping[str, Tensor] = field(default_factory=dict)
     masks: Tensor | None = None
     groups: Tensor | None = None
     group_names: tuple[str, ...] = ()
     provenance: Provenance = field(default_factory=Provenance)
-    mean: tuple[float, ...] = ()  # per channel, of pixels in [0, 1]; empty: no normalisation
+    mean: tuple[float, ...] = ()
     std: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
@@ -100,8 +114,31 @@ class ImageSet:
         sha.update("\0".join(self.class_names).encode())
         return sha.hexdigest()
 
+    def class_families(self) -> list[list[int]]:
+        """Classes that must stay on one side of a split: those whose images all belong to the same one group."""
+        labels = self.labels.cpu()
+        present = torch.nonzero(torch.bincount(labels)).squeeze(1).tolist()
+        if self.groups is None:
+            return [[label] for label in present]
+        groups, count = self.groups.cpu(), len(self.class_names)
+        low = torch.full((count,), int(groups.max()) + 1).scatter_reduce(0, labels, groups, "amin")
+        high = torch.full((count,), -1).scatter_reduce(0, labels, groups, "amax")
+        families: dict[tuple[str, int], list[int]] = {}
+        for label in present:
+            one = low[label] == high[label]
+            families.setdefault(("group", int(low[label])) if one else ("class", label), []).append(label)
+        return list(families.values())
+
     def subset(self, index: Tensor, name: str | None = None) -> "ImageSet":
-        """Take some images by number; labels and class names stay as they are."""
+        """Take some images by number.
+
+        Args:
+            index: image numbers (n,), in any order.
+            name: of the new set; unless given, that of this one.
+
+        Returns:
+            A set of n images with labels, masks and groups; class names and normalisation stay as they are.
+        """
         index = index.to(self.device)
         return replace(
             self,
@@ -110,7 +147,7 @@ class ImageSet:
             labels=self.labels[index],
             masks=None if self.masks is None else self.masks[index],
             groups=None if self.groups is None else self.groups[index],
-            parts={},
+            subsets={},
         )
 
     def to(self, device: torch.device | str) -> "ImageSet":
@@ -139,12 +176,19 @@ class ImageSet:
         return tuple(means), tuple(deviations)
 
     def normalised_like(self, other: "ImageSet") -> "ImageSet":
-        """Use the channel statistics of another set (the training part) for `pixels`."""
+        """Use the channel statistics of another set, the training images, for `pixels`."""
         mean, std = other.channel_statistics()
         return replace(self, mean=mean, std=tuple(max(deviation, 1e-6) for deviation in std))
 
     def pixels(self, index: Tensor) -> Tensor:
-        """Gather images by number (any shape) and normalise: (*index, C, H, W) float32."""
+        """Gather images and normalise them.
+
+        Args:
+            index: image numbers of any shape, on the set's device.
+
+        Returns:
+            Pixels (*index.shape, C, H, W) float32: in [0, 1], then less `mean` and divided by `std` if these are set.
+        """
         return self.normalise(self.images[index])
 
     def normalise(self, images: Tensor) -> Tensor:

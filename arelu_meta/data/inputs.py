@@ -1,17 +1,36 @@
-"""What images a network takes: channels, size and normalisation, as its weights' file says."""
+"""What images a network takes: channels, size and normalisation; and bringing a set to that."""
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
 
 from arelu_meta.data.imageset import ImageSet
+from arelu_meta.errors import InputError
 
+Resize = Literal["crop", "scale"]
+LUMINANCE = (0.299, 0.587, 0.114)  # ITU-R BT.601, as PIL and torchvision convert
 METADATA_KEY = "arelu_meta_inputs"  # in the header of our safetensors files
 
 
 @dataclass(frozen=True)
 class Inputs:
-    """Channels, side in pixels (0: any), and channel statistics of pixels in [0, 1] (empty: unknown or none)."""
+    """What images a network takes.
+
+    Args:
+        channels: colour channels.
+        image_size: height and width in pixels; 0: any.
+        mean: per channel, of pixels in [0, 1]; empty: unknown, or not normalised.
+        std: standard deviation per channel.
+
+    Example:
+        >>> str(Inputs(3, 32, mean=(0.5, 0.5, 0.5), std=(0.25, 0.25, 0.25)))
+        '3x32x32, mean 0.5 0.5 0.5, deviation 0.25 0.25 0.25'
+    """
 
     channels: int
     image_size: int = 0
@@ -19,18 +38,19 @@ class Inputs:
     std: tuple[float, ...] = ()
 
     def metadata(self, class_names: tuple[str, ...] = ()) -> dict[str, str]:
-        """Give what a safetensors header holds of it, with the classes in the order of the logits."""
+        """Entry for a safetensors header, with the classes in the order of the logits."""
         return {METADATA_KEY: json.dumps({**asdict(self), "class_names": class_names})}
 
     def __str__(self) -> str:
         side = f"{self.channels}x{self.image_size}x{self.image_size}"
         if not self.mean:
             return f"{side}, pixels in [0, 1]"
-        return f"{side}, mean {_numbers(self.mean)}, deviation {_numbers(self.std)}"
+        mean, std = (" ".join(f"{value:.3g}" for value in values) for values in (self.mean, self.std))
+        return f"{side}, mean {mean}, deviation {std}"
 
 
 def from_metadata(metadata: Mapping[str, str] | None) -> Inputs | None:
-    """Read what a safetensors header says; None where it says nothing."""
+    """Read the entry of a safetensors header; None where there is none."""
     if not metadata or METADATA_KEY not in metadata:
         return None
     values = json.loads(metadata[METADATA_KEY])
@@ -43,5 +63,61 @@ def inputs_of(images: ImageSet) -> Inputs:
     return Inputs(images.channels, height if height == width else 0, images.mean, images.std)
 
 
-def _numbers(values: tuple[float, ...]) -> str:
-    return " ".join(f"{value:.3g}" for value in values)
+def fit_images(images: ImageSet, *, channels: int = 0, image_size: int = 0, resize: Resize = "scale") -> ImageSet:
+    """Bring a set to a number of channels and to square images of one size.
+
+    Args:
+        images: the set, of 1 or 3 channels where these change.
+        channels: grey becomes colour by repetition, colour grey by luminance; 0 leaves them as they are.
+        image_size: height and width in pixels; 0 leaves them as they are.
+        resize: `scale` resamples (bilinear, antialiased; masks by nearest neighbour), `crop` cuts out the centre.
+
+    Returns:
+        The set with images (N, channels, image_size, image_size), and masks of that size if it has any.
+
+    Raises:
+        InputError: channels that cannot be converted, or a crop larger than the images.
+
+    Example:
+        >>> grey = ImageSet("one", torch.full((1, 1, 32, 32), 7, dtype=torch.uint8), torch.zeros(1).long(), ("a",))
+        >>> fit_images(grey, channels=3, image_size=28, resize="crop").images.shape
+        torch.Size([1, 3, 28, 28])
+    """
+    pixels, masks = images.images, images.masks
+    if channels and channels != images.channels:
+        pixels = _recoloured(pixels, channels, images.name)
+    if image_size and images.image_size != (image_size, image_size):
+        if resize == "crop":
+            pixels = _cropped(pixels, image_size, images.name)
+            masks = None if masks is None else _cropped(masks, image_size, images.name)
+        else:
+            pixels = _scaled(pixels, image_size)
+            masks = None if masks is None else F.interpolate(masks, size=(image_size, image_size), mode="nearest")
+    return replace(images, images=pixels, masks=masks)
+
+
+def _recoloured(pixels: Tensor, channels: int, name: str) -> Tensor:
+    if pixels.shape[1] == 1:
+        return pixels.expand(-1, channels, -1, -1).contiguous()
+    if pixels.shape[1] == 3 and channels == 1:
+        weights = torch.tensor(LUMINANCE, device=pixels.device).view(1, 3, 1, 1)
+        return (pixels.float() * weights).sum(1, keepdim=True).round().to(torch.uint8)
+    raise InputError(f"{name} has {pixels.shape[1]} channels, which cannot be turned into {channels}")
+
+
+def _cropped(pixels: Tensor, size: int, name: str) -> Tensor:
+    height, width = pixels.shape[2:]
+    if size > min(height, width):
+        raise InputError(
+            f"{name} has images of {height}x{width}; {size}x{size} cannot be cut out of them, set `resize` to scale"
+        )
+    top, left = (height - size) // 2, (width - size) // 2
+    return pixels[:, :, top : top + size, left : left + size].contiguous()
+
+
+def _scaled(pixels: Tensor, size: int) -> Tensor:
+    chunks = []
+    for chunk in pixels.split(4096):  # no float copy of the whole set
+        scaled = F.interpolate(chunk.float(), size=(size, size), mode="bilinear", align_corners=False, antialias=True)
+        chunks.append(scaled.round().clamp(0, 255).to(torch.uint8))
+    return torch.cat(chunks)

@@ -1,4 +1,4 @@
-"""To and from learn2learn (Arnold et al., arXiv 2008.12284): our image sets as its, its tasks as our episodes.
+"""Our image sets as learn2learn's (Arnold et al., arXiv 2008.12284), for its transforms and for comparisons with it.
 
 It is an optional dependency: `pip install 'arelu-meta[learn2learn]'`, and only this file imports its data part.
 """
@@ -6,14 +6,12 @@ It is an optional dependency: `pip install 'arelu-meta[learn2learn]'`, and only 
 import contextlib
 import io
 import warnings
-from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from arelu_meta.data.episodes import Episode
 from arelu_meta.data.imageset import ImageSet
 from arelu_meta.errors import InputError
 
@@ -22,7 +20,17 @@ if TYPE_CHECKING:
 
 
 class ImageSetDataset(Dataset[tuple[Tensor, int]]):
-    """An image set as a plain torch Dataset of (pixels, label), one image at a time."""
+    """An image set as a plain torch Dataset of (pixels, label), one image at a time.
+
+    Args:
+        images: the set; image numbers stay the same.
+
+    Example:
+        >>> from arelu_meta import data
+        >>> pixels, label = ImageSetDataset(data.load("digits"))[0]
+        >>> pixels.shape, label
+        (torch.Size([1, 28, 28]), 0)
+    """
 
     def __init__(self, images: ImageSet) -> None:
         self.images = images
@@ -35,9 +43,17 @@ class ImageSetDataset(Dataset[tuple[Tensor, int]]):
 
 
 def to_metadataset(images: ImageSet) -> "MetaDataset":
-    """Give an image set as learn2learn's MetaDataset, for its TaskDataset and transforms.
+    """Convert an image set to learn2learn's MetaDataset.
 
-    Its books of labels are handed over ready-made; left to itself it would read every image once to learn its label.
+    Args:
+        images: the set. Its labels are handed over ready-made; left to itself, learn2learn would read every image once
+            to learn its label.
+
+    Returns:
+        A `learn2learn.data.MetaDataset` of (pixels (C, H, W), label) for its Taskset and transforms.
+
+    Raises:
+        InputError: learn2learn is not installed.
     """
     labels = images.labels.tolist()
     by_label: dict[int, list[int]] = {}
@@ -49,7 +65,19 @@ def to_metadataset(images: ImageSet) -> "MetaDataset":
 
 
 def taskset(images: ImageSet, *, ways: int, images_per_class: int) -> Any:
-    """Give learn2learn's own endless stream of tasks over an image set: (data, labels), support and query in one."""
+    """learn2learn's own endless stream of episodes over an image set.
+
+    Args:
+        images: the set to draw from.
+        ways: classes per episode.
+        images_per_class: shots + queries.
+
+    Returns:
+        A `learn2learn.data.Taskset` of (pixels (ways * images_per_class, C, H, W), labels), support and query in one.
+
+    Raises:
+        InputError: learn2learn is not installed.
+    """
     learn2learn_data, dataset = _learn2learn_data(), to_metadataset(images)
     kinds = learn2learn_data.transforms
     steps = [
@@ -60,30 +88,6 @@ def taskset(images: ImageSet, *, ways: int, images_per_class: int) -> Any:
         kinds.ConsecutiveLabels(dataset),
     ]
     return learn2learn_data.Taskset(dataset, task_transforms=steps, num_tasks=-1)
-
-
-def episodes_from_taskset(taskset: Iterable[tuple[Tensor, Tensor]], shots: int, queries: int) -> Iterator[Episode]:
-    """Turn the tasks of a learn2learn Taskset, (data, labels) each, into episodes with named halves.
-
-    Of each class the first `shots` images are the support and the next `queries` the query, whatever order they came
-    in; labels are numbered 0..ways-1. A taskset without a number of tasks never ends, and neither do these episodes.
-    """
-    for data, labels in taskset:
-        yield _episode(data, labels, shots, queries)
-
-
-def _episode(data: Tensor, labels: Tensor, shots: int, queries: int) -> Episode:
-    names, labels, counts = torch.unique(labels, return_inverse=True, return_counts=True)
-    wanted = shots + queries
-    if (counts != wanted).any():
-        wrong = int((counts != wanted).nonzero()[0])
-        raise InputError(
-            f"class {int(names[wrong])} of a task has {int(counts[wrong])} images, but shots + queries = {wanted}; "
-            f"use KShots(dataset, k={wanted})"
-        )
-    order = torch.argsort(labels, stable=True).view(len(names), wanted)  # image numbers, one class per row
-    support, query = order[:, :shots].flatten(), order[:, shots:].flatten()
-    return Episode(support_x=data[support], support_y=labels[support], query_x=data[query], query_y=labels[query])
 
 
 def _learn2learn_data() -> Any:

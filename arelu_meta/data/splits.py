@@ -1,20 +1,16 @@
 """Splits: which images train, which select, which test, and what the test has never seen.
 
-    by_image(images)                                        new images of known classes
-    by_class(images, validation_classes=5, test_classes=5)  new classes
-    by_group(images)                                        new patients (or writers)
-    published(images)                                       the publisher's test part, or your own train/validation/test
-    omniglot_standard(images)                               1,200 characters to train on, 423 to test
-
-The Omniglot split of Vinyals et al. (2016) is not offered: it is a list of characters that was published as a file and
-follows from no rule.
+by_image(images)                                        new images of known classes
+by_class(images, validation_classes=5, test_classes=5)  new classes
+by_group(images)                                        new patients (or writers)
+published(images)                                       the publisher's test images, or your own
+omniglot_standard(images)                               in `readers/omniglot.py`: 1,200 characters train, 423 test
 """
 
 import hashlib
 import json
-import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -25,73 +21,62 @@ from arelu_meta.data.imageset import ImageSet
 from arelu_meta.errors import InputError
 from arelu_meta.seeding import generator
 
-PARTS = ("train", "validation", "test")
+SUBSETS = ("train", "validation", "test")
 HeldOut = Literal["images", "classes", "groups"]
 
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """An image set divided into `train`, `validation` and `test`, normalised by the statistics of `train`.
+    """An image set divided into `train`, `validation` and `test`, normalised by the channel statistics of `train`.
 
-    `held_out` names what the test part has that training never saw: new images of the same classes, new classes or new
-    groups. `source` is the digest of the whole set, for which the image numbers in `indices` hold.
+    `held_out` names what the test has that training never saw: new images of the same classes, new classes or groups.
     """
 
     train: ImageSet
-    validation: ImageSet
+    validation: ImageSet  # may be empty
     test: ImageSet
     held_out: HeldOut
-    indices: Mapping[str, Tensor]
-    source: str = ""
+    indices: Mapping[str, Tensor]  # image numbers (n,) of each subset in the whole set
+    source: str = ""  # digest of the whole set
 
     @property
     def digest(self) -> str:
-        """SHA-256 over the image numbers of the three parts."""
+        """SHA-256 over the image numbers of the three subsets."""
         sha = hashlib.sha256()
-        for part in PARTS:
-            sha.update(part.encode())
-            sha.update(self.indices[part].cpu().contiguous().numpy().data)
+        for subset in SUBSETS:
+            sha.update(subset.encode())
+            sha.update(self.indices[subset].cpu().contiguous().numpy().data)
         return sha.hexdigest()
 
     def to(self, device: torch.device | str) -> "Split":
-        """Move the three parts to a device."""
-        moved = {part: getattr(self, part).to(device) for part in PARTS}
-        return Split(**moved, held_out=self.held_out, indices=self.indices, source=self.source)
+        """Move the three subsets to a device."""
+        return replace(self, **{subset: getattr(self, subset).to(device) for subset in SUBSETS})
 
     def write(self, path: str | Path) -> None:
-        """Write the image numbers of each part to a JSON file, which appears whole or not at all."""
+        """Write the image numbers of each subset to a JSON file, with digests of the split and of the whole set."""
         head = {"held_out": self.held_out, "source": self.source, "digest": self.digest}
-        content = head | {part: self.indices[part].tolist() for part in PARTS}
-        path = Path(path)
-        part_file = path.with_name(f"{path.name}.part")
+        content = json.dumps(head | {subset: self.indices[subset].tolist() for subset in SUBSETS})
         try:
-            part_file.write_text(json.dumps(content))
-            os.replace(part_file, path)
+            Path(path).write_text(content)
         except OSError as error:
-            part_file.unlink(missing_ok=True)
             raise InputError(f"cannot write {path}: {error.strerror}; choose another place") from error
 
 
 def divide(
     images: ImageSet, indices: Mapping[str, Tensor], held_out: HeldOut, *, may_lack: tuple[str, ...] = ()
 ) -> Split:
-    """Make a `Split` from image numbers per part; overlapping parts are refused, and empty ones but `may_lack`."""
-    for part in PARTS:
-        if len(indices[part]) == 0 and part not in may_lack:
-            raise InputError(f"{images.name}: no images are left for {part}; change the shares or the counts")
-    numbers = torch.cat([indices[part] for part in PARTS])
+    """Make a `Split` from image numbers (n,) per subset; overlaps are refused, and empty subsets but `may_lack`."""
+    for subset in SUBSETS:
+        if len(indices[subset]) == 0 and subset not in may_lack:
+            raise InputError(f"{images.name}: no images are left for {subset}; change the shares or the counts")
+    numbers = torch.cat([indices[subset] for subset in SUBSETS])
     if int(numbers.min()) < 0 or int(numbers.max()) >= len(images):
         raise InputError(f"{images.name} has images 0..{len(images) - 1}, but the split names others; draw it anew")
     if int(torch.bincount(numbers).max()) > 1:
         raise InputError(f"{images.name}: an image is in more than one of train, validation and test")
-    train = images.subset(indices["train"], f"{images.name}/train")
-    parts = {
-        part: images.subset(indices[part], f"{images.name}/{part}").normalised_like(train)
-        for part in ("validation", "test")
-    }
-    return Split(
-        train=train.normalised_like(train), **parts, held_out=held_out, indices=dict(indices), source=images.digest
-    )
+    subsets = {subset: images.subset(indices[subset], f"{images.name}/{subset}") for subset in SUBSETS}
+    normalised = {subset: part.normalised_like(subsets["train"]) for subset, part in subsets.items()}
+    return Split(**normalised, held_out=held_out, indices=dict(indices), source=images.digest)
 
 
 def limit(
@@ -104,39 +89,38 @@ def limit(
     test_per_class: int | None = None,
     seed: int = 0,
 ) -> Split:
-    """Keep fewer images of a split, the same ones for the same seed.
+    """Keep fewer images of a split, the same ones for the same seed; None keeps all.
 
     Args:
         images: the set that was split.
         split: how it was split.
-        train: so many training images in all, drawn in proportion to the classes; None keeps all.
-        test: the same for validation and for test images, so many each.
-        train_per_class: so many training images of each class, drawn after `train`; None keeps all.
-        test_per_class: the same for validation and test images.
+        train: training images in all, drawn in proportion to the classes.
+        test: validation and test images in all, so many each.
+        train_per_class: training images of each class that has more, drawn after `train`.
+        test_per_class: validation and test images of each class.
         seed: of the draw.
 
     Returns:
-        The split of what is left. Where a class has fewer images, all of them stay; channel statistics are those of
-        the images left to train on.
+        The split of what is left, normalised by the images left to train on.
     """
     indices = dict(split.indices)
-    for part in PARTS:
-        total, per_class = (train, train_per_class) if part == "train" else (test, test_per_class)
-        if total is not None and total < len(indices[part]):
-            draw = generator(seed, f"limit/{images.name}/{part}")
-            labels = images.labels.cpu()[indices[part]]
-            indices[part] = _drawn_in_proportion(labels, indices[part], total, draw)
+    for subset in SUBSETS:
+        total, per_class = (train, train_per_class) if subset == "train" else (test, test_per_class)
+        if total is not None and total < len(indices[subset]):
+            draw = generator(seed, f"limit/{images.name}/{subset}")
+            labels = images.labels.cpu()[indices[subset]]
+            indices[subset] = _drawn_in_proportion(labels, indices[subset], total, draw)
         if per_class is not None:
-            order = torch.randperm(len(indices[part]), generator=generator(seed, f"kept/{part}"))
-            labels = images.labels.cpu()[indices[part]][order]
+            order = torch.randperm(len(indices[subset]), generator=generator(seed, f"kept/{subset}"))
+            labels = images.labels.cpu()[indices[subset]][order]
             chosen = torch.cat([order[labels == label][:per_class] for label in range(len(images.class_names))])
-            indices[part] = indices[part][chosen.sort().values]
-    lacking = tuple(part for part in PARTS if len(split.indices[part]) == 0)
+            indices[subset] = indices[subset][chosen.sort().values]
+    lacking = tuple(subset for subset in SUBSETS if len(split.indices[subset]) == 0)
     return divide(images, indices, split.held_out, may_lack=lacking)
 
 
 def joined(images: ImageSet, split: Split) -> Split:
-    """Train on the validation images as well, for a run that chooses nothing; `validation` is then empty."""
+    """Train on the validation images as well, for a run that selects nothing; `validation` is then empty."""
     indices = dict(split.indices)
     indices["train"] = torch.cat([indices["train"], indices["validation"]]).sort().values
     indices["validation"] = indices["validation"][:0]
@@ -144,7 +128,26 @@ def joined(images: ImageSet, split: Split) -> Split:
 
 
 def by_image(images: ImageSet, *, validation: float = 0.2, test: float = 0.2, seed: int = 0) -> Split:
-    """Hold out a share of each class's images, at least one; the same classes occur in every part."""
+    """Hold out a share of each class's images, at least one; the same classes occur in every subset.
+
+    Args:
+        images: a set with at least three images of each class.
+        validation: share of the images to select on.
+        test: share of the images to test on.
+        seed: of the draw.
+
+    Returns:
+        The split, with `held_out` "images".
+
+    Raises:
+        InputError: shares that leave nothing to train on, or a class with too few images.
+
+    Example:
+        >>> from arelu_meta import data
+        >>> split = by_image(data.load("digits"))
+        >>> len(split.train), len(split.validation), len(split.test)
+        (1079, 359, 359)
+    """
     _check_shares(validation, test)
     draw = generator(seed, f"split/{images.name}")
     tested, validated, train = _stratified(images, torch.arange(len(images)), (test, validation), draw)
@@ -152,115 +155,100 @@ def by_image(images: ImageSet, *, validation: float = 0.2, test: float = 0.2, se
 
 
 def by_class(images: ImageSet, *, validation_classes: int, test_classes: int, seed: int = 0) -> Split:
-    """Hold out whole classes: no class of one part occurs in another.
+    """Hold out whole classes: no class of one subset occurs in another.
 
-    Classes whose images all belong to one and the same group (the turns of a character, the characters of a script) are
-    a family and stay together, so a count can only be met by whole families.
+    Classes of one family (`ImageSet.class_families`: the turns of a character, the characters of a script) stay
+    together, so a count can only be met by whole families.
+
+    Args:
+        images: the set; labels and class names of the subsets stay those of the whole.
+        validation_classes: number of classes to select on.
+        test_classes: number of classes to test on.
+        seed: of the draw.
+
+    Returns:
+        The split, with `held_out` "classes".
+
+    Raises:
+        InputError: counts that cannot be met.
     """
     if validation_classes < 1 or test_classes < 1:
         raise InputError(f"validation_classes {validation_classes} and test_classes {test_classes} must be 1 or more")
-    families = class_families(images)
+    families = images.class_families()
     order = torch.randperm(len(families), generator=generator(seed, f"split/{images.name}"))
     wanted = {"test": test_classes, "validation": validation_classes}
-    chosen: dict[str, list[int]] = {part: [] for part in PARTS}
+    chosen: dict[str, list[int]] = {subset: [] for subset in SUBSETS}
     for family in (families[i] for i in order.tolist()):
-        part = next((part for part, count in wanted.items() if len(chosen[part]) + len(family) <= count), "train")
-        chosen[part] += family
-    for part, count in wanted.items():
-        if len(chosen[part]) != count:
+        subset = next((name for name, count in wanted.items() if len(chosen[name]) + len(family) <= count), "train")
+        chosen[subset] += family
+    for subset, count in wanted.items():
+        if len(chosen[subset]) != count:
             raise InputError(
-                f"{images.name}: {len(chosen[part])} instead of {count} {part}_classes fit, out of "
-                f"{sum(map(len, families))} in {len(families)} families that stay whole; ask for {len(chosen[part])}"
+                f"{images.name}: {len(chosen[subset])} instead of {count} {subset}_classes fit, out of "
+                f"{sum(map(len, families))} in {len(families)} families that stay whole; ask for {len(chosen[subset])}"
             )
     labels = images.labels.cpu()
-    return divide(images, {part: _members(labels, chosen[part]) for part in PARTS}, held_out="classes")
-
-
-def class_families(images: ImageSet) -> list[list[int]]:
-    """Classes that must stay on one side of a split: those whose images all belong to the same one group."""
-    labels = images.labels.cpu()
-    present = torch.nonzero(torch.bincount(labels)).squeeze(1).tolist()
-    if images.groups is None:
-        return [[label] for label in present]
-    groups = images.groups.cpu()
-    low = torch.full((len(images.class_names),), int(groups.max()) + 1).scatter_reduce(0, labels, groups, "amin")
-    high = torch.full((len(images.class_names),), -1).scatter_reduce(0, labels, groups, "amax")
-    families: dict[tuple[str, int], list[int]] = {}
-    for label in present:
-        one = low[label] == high[label]
-        families.setdefault(("group", int(low[label])) if one else ("class", label), []).append(label)
-    return list(families.values())
+    indices = {name: torch.isin(labels, torch.tensor(some)).nonzero().squeeze(1) for name, some in chosen.items()}
+    return divide(images, indices, held_out="classes")
 
 
 def by_group(images: ImageSet, *, validation: float = 0.2, test: float = 0.2, seed: int = 0) -> Split:
-    """Hold out a share of the groups (patients), at least one: no group of one part occurs in another."""
+    """Hold out a share of the groups (patients, writers), at least one: no group of one subset occurs in another.
+
+    Arguments are those of `by_image`; the set needs three groups. The split has `held_out` "groups".
+    """
     _check_shares(validation, test)
     if images.groups is None:
         raise InputError(f"{images.name} has no groups to split by; split by image or by class")
     groups = images.groups.cpu()
     present = torch.nonzero(torch.bincount(groups)).squeeze(1)
-    if len(present) < len(PARTS):
+    if len(present) < len(SUBSETS):
         raise InputError(f"{images.name} has {len(present)} groups, but train, validation and test need one each")
     order = present[torch.randperm(len(present), generator=generator(seed, f"split/{images.name}"))]
-    chosen = dict(
-        zip(("test", "validation", "train"), torch.split(order, _sizes(len(order), (test, validation))), strict=True)
-    )
-    indices = {part: torch.nonzero(torch.isin(groups, numbers)).squeeze(1) for part, numbers in chosen.items()}
+    chosen = torch.split(order, _sizes(len(order), (test, validation)))  # of test, validation, train
+    members = [torch.isin(groups, some).nonzero().squeeze(1) for some in chosen]
+    indices = dict(zip(("test", "validation", "train"), members, strict=True))
     return divide(images, indices, held_out="groups")
 
 
 def published(images: ImageSet, *, validation: float = 0.1, seed: int = 0) -> Split:
-    """Use the set's own `test` part, and its `validation` part or else a share of `train`, drawn class by class.
+    """Use the set's own `test` images, and its `validation` images or else a share of `train`, drawn class by class.
 
-    Where no class of `train` occurs in `test`, whole classes of `train` are drawn for validation as well.
+    Args:
+        images: a set with `subsets` "train" and "test".
+        validation: share of `train` to select on where the set has no `validation`. Where no class of `train` occurs
+            in `test`, whole classes are drawn.
+        seed: of the draw.
+
+    Returns:
+        The split, with `held_out` "classes" where no class of `train` occurs in `test`, else "images".
+
+    Raises:
+        InputError: no such subsets, or a class with too few images.
     """
-    missing = [part for part in ("train", "test") if part not in images.parts]
-    if missing:
-        held = ", ".join(images.parts) or "no parts at all"
-        raise InputError(
-            f"{images.name} has no part {missing[0]!r} (it has {held}); split it by image, by class or by group"
-        )
+    for subset in ("train", "test"):
+        if subset not in images.subsets:
+            names = ", ".join(images.subsets) or "none"
+            raise InputError(f"{images.name} has no subset {subset!r} (it has {names}); use another way to split it")
     if not 0 < validation < 1:
         raise InputError(f"validation {validation} must be a share between 0 and 1")
-    train, test = images.parts["train"], images.parts["test"]
+    train, test = images.subsets["train"], images.subsets["test"]
     labels = images.labels.cpu()
     new_classes = not torch.isin(labels[train], labels[test]).any()
     draw = generator(seed, f"split/{images.name}")
-    if "validation" in images.parts:
-        validated = images.parts["validation"]
+    if "validation" in images.subsets:
+        validated = images.subsets["validation"]
     elif new_classes:
         classes = torch.nonzero(torch.bincount(labels[train])).squeeze(1)
         classes = classes[torch.randperm(len(classes), generator=draw)]
         if len(classes) < 2:
-            raise InputError(f"{images.name} has one class to train on; give a validation part of its own")
+            raise InputError(f"{images.name} has one class to train on; give it a subset validation")
         drawn = torch.isin(labels[train], classes[: _sizes(len(classes), (validation,))[0]])
         train, validated = train[~drawn], train[drawn]
     else:
         validated, train = _stratified(images, train, (validation,), draw)
     indices = {"train": train, "validation": validated, "test": test}
     return divide(images, indices, held_out="classes" if new_classes else "images")
-
-
-def omniglot_standard(images: ImageSet, *, validation_classes: int = 100) -> Split:
-    """Train on the first 1,200 characters in the publisher's order and test on the other 423.
-
-    The order is that of `load_omniglot`: the 964 background characters, then the 659 evaluation characters, each sorted
-    by alphabet and character name. Characters 0..1199 (all of background and the first 236 of evaluation) train,
-    1200..1622 test; of the former the last `validation_classes` (1100..1199) are held back for validation. Turned
-    characters go where their upright one goes. Nothing is drawn at random.
-    """
-    if images.groups is None or len(images.group_names) != 1623:
-        raise InputError(f"{images.name} has {len(images.group_names)} characters, not Omniglot's 1623; use by_class")
-    if not 0 < validation_classes < 1200:
-        raise InputError(f"validation_classes {validation_classes} must leave some of the 1200 characters to train on")
-    character = images.groups.cpu()
-    borders = {"train": (0, 1200 - validation_classes), "validation": (1200 - validation_classes, 1200)}
-    borders["test"] = (1200, 1623)
-    indices = {
-        part: torch.nonzero((character >= start) & (character < end)).squeeze(1)
-        for part, (start, end) in borders.items()
-    }
-    return divide(images, indices, held_out="classes")
 
 
 def _check_shares(validation: float, test: float) -> None:
@@ -280,15 +268,9 @@ def _sizes(count: int, shares: tuple[float, ...]) -> list[int]:
     return [*sizes, count - sum(sizes)]
 
 
-def _members(labels: Tensor, classes: list[int]) -> Tensor:
-    return torch.nonzero(torch.isin(labels, torch.tensor(classes))).squeeze(1)
-
-
 def _drawn_in_proportion(labels: Tensor, numbers: Tensor, count: int, draw: torch.Generator) -> Tensor:
-    """Draw `count` of some images so that every class keeps its share, to within one image.
-
-    Shuffled, each class's images stand at even distances on a line; the first `count` of the line are taken.
-    """
+    """Draw `count` of some images so that every class keeps its share, to within one image."""
+    # Shuffled, each class's images stand at even distances on a line; the first `count` of the line are taken.
     shuffled = torch.randperm(len(numbers), generator=draw)
     place = torch.empty(len(numbers), dtype=torch.float64)
     for label in labels.unique():

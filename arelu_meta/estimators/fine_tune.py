@@ -13,7 +13,7 @@ from torch import Tensor
 from arelu_meta.console.flags import validated
 from arelu_meta.data.augment import augment
 from arelu_meta.data.batches import Batches
-from arelu_meta.data.files.arrays import to_images
+from arelu_meta.data.files.user_data import to_images
 from arelu_meta.data.imageset import ImageSet
 from arelu_meta.data.inputs import inputs_of
 from arelu_meta.errors import InputError

@@ -4,8 +4,9 @@ from dataclasses import replace
 
 from arelu_meta import data
 from arelu_meta.data import splits
-from arelu_meta.data.fit import fit_images
 from arelu_meta.data.imageset import ImageSet
+from arelu_meta.data.inputs import fit_images
+from arelu_meta.data.readers.omniglot import omniglot_standard
 from arelu_meta.data.splits import Split
 from arelu_meta.errors import InputError
 from arelu_meta.kinds.sections import DataSection
@@ -39,14 +40,14 @@ def limited(images: ImageSet, split: Split, section: DataSection) -> Split:
 
 def without_statistics(split: Split) -> Split:
     """Leave pixels in [0, 1], not normalised by channel."""
-    parts = {part: replace(getattr(split, part), mean=(), std=()) for part in splits.PARTS}
+    parts = {part: replace(getattr(split, part), mean=(), std=()) for part in splits.SUBSETS}
     return replace(split, **parts)
 
 
 def divided(images: ImageSet, section: DataSection) -> Split:
     """Divide images as the spec says."""
     if section.split == "auto":
-        chosen = "published" if {"train", "test"} <= set(images.parts) else "by_image"
+        chosen = "published" if {"train", "test"} <= set(images.subsets) else "by_image"
         return divided(images, section.model_copy(update={"split": chosen}))
     if section.split == "by_image":
         return splits.by_image(images, validation=section.validation, test=section.test, seed=EVALUATION_SEED)
@@ -61,4 +62,4 @@ def divided(images: ImageSet, section: DataSection) -> Split:
         return splits.by_group(images, validation=section.validation, test=section.test, seed=EVALUATION_SEED)
     if section.split == "published":
         return splits.published(images, validation=section.validation, seed=EVALUATION_SEED)
-    return splits.omniglot_standard(images)
+    return omniglot_standard(images)

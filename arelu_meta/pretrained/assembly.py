@@ -8,9 +8,8 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from arelu_meta.data.fit import Resize
 from arelu_meta.data.imageset import ImageSet
-from arelu_meta.data.inputs import Inputs
+from arelu_meta.data.inputs import Inputs, Resize
 from arelu_meta.errors import InputError, first_line
 from arelu_meta.pretrained import networks
 from arelu_meta.pretrained.head import find_head, replace_head

@@ -6,9 +6,8 @@ from dataclasses import replace
 import torch
 from torch import nn
 
-from arelu_meta.data.fit import Resize, fit_images
 from arelu_meta.data.imageset import ImageSet
-from arelu_meta.data.inputs import Inputs
+from arelu_meta.data.inputs import Inputs, Resize, fit_images
 from arelu_meta.errors import InputError
 
 IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))

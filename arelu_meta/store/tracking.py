@@ -82,7 +82,7 @@ class Tracker:
 
     @hold_signals()
     def log_split(self, split: Split) -> None:
-        """Store which images train, validate and test, as `read_split` reads it."""
+        """Store which images train, validate and test."""
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "split.json"
             split.write(path)

@@ -7,7 +7,7 @@ from torchvision import transforms
 
 from arelu_meta.benchmarks.training import bench_epoch, bench_epoch_cropped, check_same_weights, loader_like
 from arelu_meta.data.batches import Batches
-from arelu_meta.data.fit import fit_images
+from arelu_meta.data.inputs import fit_images
 from arelu_meta.errors import RunError
 from tests.tiny_images import digits
 

@@ -1,8 +1,10 @@
+import math
+
 import pytest
 import torch
 from torch import Tensor
 
-from arelu_meta.data.augment import AUGMENTS, augment, crop_flip, shift
+from arelu_meta.data.augment import AUGMENTS, augment, crop_flip, random_affine, shift
 from arelu_meta.errors import InputError
 
 
@@ -73,3 +75,20 @@ def test_by_name():
     assert set(AUGMENTS) == {"none", "crop_flip", "shift"}
     with pytest.raises(InputError, match=r"unknown augmentation 'shft'; did you mean 'shift'\?"):
         augment("shft")
+
+
+def test_matrices_scale_turn_and_mirror():
+    """M = s R diag(m, 1) without a shift: determinant m s^2, right angles, columns of length s, angle up to 15."""
+    matrices = random_affine(4000, torch.Generator().manual_seed(0))
+    assert torch.equal(matrices[:, :, 2], torch.zeros(4000, 2))
+    linear = matrices[:, :, :2]
+    determinant = torch.linalg.det(linear)
+    size = determinant.abs().sqrt()
+    assert 0.95 <= size.min() < 0.951
+    assert 1.049 < size.max() <= 1.05 + 1e-5
+    product = linear.transpose(1, 2) @ linear
+    assert torch.allclose(product, size.square().view(-1, 1, 1) * torch.eye(2), atol=1e-5)
+    angle = torch.atan2(-linear[:, 0, 1], linear[:, 1, 1]).rad2deg()
+    assert -15 - 1e-3 <= angle.min() < -14.9
+    assert 14.9 < angle.max() <= 15 + 1e-3
+    assert abs(int((determinant < 0).sum()) - 2000) < 4 * math.sqrt(1000)

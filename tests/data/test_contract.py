@@ -17,7 +17,7 @@ def images(request):
 
 def train_part(images):
     """The part to train on: the publisher's, or a random share where there is none."""
-    return (published if images.parts else by_image)(images).train
+    return (published if images.subsets else by_image)(images).train
 
 
 def test_the_four_are_here():
@@ -63,10 +63,10 @@ def test_images_are_not_blank(images):
 
 def test_parts_are_disjoint_and_cover_the_set(images):
     if images.name == "digits":
-        assert images.parts == {}  # scikit-learn's has none
+        assert images.subsets == {}  # scikit-learn's has none
         return
-    assert {"train", "test"} <= set(images.parts)
-    numbers = torch.cat(list(images.parts.values()))
+    assert {"train", "test"} <= set(images.subsets)
+    numbers = torch.cat(list(images.subsets.values()))
     assert torch.equal(numbers.sort().values, torch.arange(len(images)))
 
 

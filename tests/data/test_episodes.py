@@ -9,6 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
+from torch.utils.data import DataLoader, TensorDataset
 
 from arelu_meta import data
 from arelu_meta.data.episodes import EpisodeSampler, sample_without_replacement
@@ -100,56 +101,25 @@ def test_another_seed_gives_other_episodes():
     assert not torch.equal(sampler.draw(4, stream(0)), sampler.draw(4, stream(1)))
 
 
-@st.composite
-def ranges(draw):
-    def size(most):
-        low = draw(st.integers(1, most))
-        return (low, draw(st.integers(low, most)))
-
-    classes = draw(st.integers(1, 8))
-    return {"ways": size(classes), "shots": size(5), "queries": size(5)}, classes, draw(st.integers(0, 2**32 - 1))
+def test_sample_draws_and_gathers():
+    sampler = EpisodeSampler(numbered([20] * 6), ways=3, shots=2, queries=1)
+    expected = sampler.episodes(sampler.draw(4, stream(5)))
+    for ours, theirs in zip(sampler.sample(4, stream(5)).tensors(), expected.tensors(), strict=True):
+        assert torch.equal(ours, theirs)
 
 
-@given(ranges())
-@MANY
-def test_sizes_stay_inside_their_ranges_and_batches_stack(drawn):
-    sizes, classes, seed = drawn
-    sampler = EpisodeSampler(numbered([10 + label for label in range(classes)]), **sizes)
-    assert (sampler.ways, sampler.shots, sampler.queries) == tuple(high for _, high in sizes.values())
-    random = stream(seed)
-    for _ in range(2):
-        batch = sampler.sample(2, random)
-        ways = int(batch.support_y.max()) + 1
-        shots, queries = batch.support_x.shape[1] / ways, batch.query_x.shape[1] / ways
-        for name, size in (("ways", ways), ("shots", shots), ("queries", queries)):
-            low, high = sizes[name]
-            assert size in range(low, high + 1)
-        for episode in batch:
-            seen = torch.cat([episode.support_x, episode.query_x]).view(-1, 3)
-            assert len(torch.unique(seen, dim=0)) == len(seen)
-
-
-def test_all_sizes_of_a_range_occur_equally_often():
-    """3 * 4 * 2 = 24 combinations in 4,800 draws: 200 each; chi-square with 23 degrees of freedom."""
-    sampler = EpisodeSampler(numbered([20] * 6), ways=(2, 4), shots=(1, 4), queries=(5, 6))
-    random = stream(0)
-    seen = Counter((fixed.ways, fixed.shots, fixed.queries) for fixed in (sampler.sized(random) for _ in range(4800)))
-    assert len(seen) == 24
-    assert stats.chisquare(list(seen.values())).pvalue > 1e-3
-
-
-def test_fixed_sizes_draw_nothing_for_their_size():
-    sampler = EpisodeSampler(numbered([20] * 6), ways=3, shots=(2, 2), queries=1)
-    assert sampler.sized(stream(0)) is sampler
-    numbers = sampler.draw(4, stream(5))
-    batch = sampler.sample(4, stream(5))
-    assert torch.equal(batch.support_x, sampler.episodes(numbers).support_x)
-
-
-def test_drawing_numbers_from_ranges_asks_for_a_size():
-    sampler = EpisodeSampler(numbered([20] * 6), ways=(2, 4), shots=1, queries=1)
-    with pytest.raises(InputError, match=r"sampler\.sized"):
-        sampler.draw(1, stream(0))
+def test_a_data_loader_takes_episodes():
+    """Each batch of the loader is one episode: three classes of two support and one query image each."""
+    images = numbered([20] * 6)
+    sampler = EpisodeSampler(images, ways=3, shots=2, queries=1)
+    dataset = TensorDataset(torch.arange(len(images)), images.labels)
+    loader = DataLoader(dataset, batch_sampler=sampler.batch_indices(4, stream(5)))
+    drawn = sampler.draw(4, stream(5))
+    for _ in range(2):  # epochs
+        for (numbers, labels), episode in zip(loader, drawn, strict=True):
+            assert torch.equal(numbers.view(3, 3), episode)
+            assert torch.equal(labels, images.labels[numbers])
+            assert len(labels.unique()) == 3
 
 
 def test_labels_are_permuted():
@@ -199,11 +169,11 @@ def test_sampling_without_replacement_below_each_size(sizes, more, seed):
 @pytest.mark.parametrize(
     ("sizes", "message"),
     [
-        ({"ways": 0}, "ways must be at least 1, not 0; raise --ways"),
-        ({"shots": (0, 3)}, "shots must be at least 1, not 0"),
-        ({"queries": (4, 2)}, "queries must be a range from low to high, not 4 to 2"),
-        ({"ways": (2, 4)}, "numbered has 3 classes, but ways = 4; lower --ways to 3 or less"),
-        ({"shots": (1, 5), "queries": (1, 2)}, "class 'c2' of numbered has 6 images, but shots \\+ queries = 7"),
+        ({"ways": 0}, "ways must be at least 1, not 0; raise `ways`"),
+        ({"shots": -1}, "shots must be at least 1, not -1"),
+        ({"queries": 0}, "queries must be at least 1, not 0"),
+        ({"ways": 4}, "numbered has 3 classes, but ways = 4; lower `ways` to 3 or less"),
+        ({"shots": 5, "queries": 2}, "class 'c2' of numbered has 6 images, but shots \\+ queries = 7; lower `shots`"),
     ],
 )
 def test_impossible_sizes_are_refused_at_once(sizes, message):

@@ -57,14 +57,14 @@ def test_a_constant_channel_is_not_divided_by_zero():
 
 def test_subset_takes_everything_along():
     masks = torch.arange(6, dtype=torch.uint8).view(6, 1, 1, 1).expand(6, 1, 5, 7)
-    images = make(masks=masks, groups=torch.arange(6) * 10, parts={"train": torch.arange(6)})
+    images = make(masks=masks, groups=torch.arange(6) * 10, subsets={"train": torch.arange(6)})
     some = images.subset(torch.tensor([4, 1]), "some")
     assert some.name == "some"
     assert torch.equal(some.images, images.images[[4, 1]])
     assert some.labels.tolist() == [1, 1]
     assert some.masks[:, 0, 0, 0].tolist() == [4, 1]
     assert some.groups.tolist() == [40, 10]
-    assert some.parts == {}  # the numbers would be wrong
+    assert some.subsets == {}  # the numbers would be wrong
     assert some.class_names == images.class_names
 
 
@@ -114,3 +114,12 @@ def test_wrong_shapes_and_types_are_refused(change, message):
     right = {"images": torch.zeros(2, 1, 4, 4, dtype=torch.uint8), "labels": torch.tensor([0, 1])}
     with pytest.raises(InputError, match=message):
         ImageSet("x", class_names=("a", "b"), **{**right, **change})
+
+
+def test_families_of_classes():
+    """a and b belong to group 0 alone; c has two groups, so it is no group's; d is group 2's."""
+    labels, groups = torch.tensor([0, 0, 1, 2, 2, 3]), torch.tensor([0, 0, 0, 0, 1, 2])
+    pixels = torch.zeros(6, 1, 2, 2, dtype=torch.uint8)
+    images = ImageSet("tiny", pixels, labels, tuple("abcd"), groups=groups, group_names=tuple("xyz"))
+    assert images.class_families() == [[0, 1], [2], [3]]
+    assert ImageSet("tiny", pixels, labels, tuple("abcd")).class_families() == [[0], [1], [2], [3]]

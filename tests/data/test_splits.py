@@ -8,21 +8,19 @@ from hypothesis import strategies as st
 from arelu_meta.data.imageset import ImageSet
 from arelu_meta.data.readers.omniglot import with_rotations
 from arelu_meta.data.splits import (
-    PARTS,
+    SUBSETS,
     by_class,
     by_group,
     by_image,
-    class_families,
     divide,
     joined,
     limit,
-    omniglot_standard,
     published,
 )
 from arelu_meta.errors import InputError
 
 
-def images_of(counts, *, parts=None, groups=None, name="tiny"):
+def images_of(counts, *, subsets=None, groups=None, name="tiny"):
     """A set with as many 1x2x2 images of each class as asked for, all different."""
     labels = torch.arange(len(counts)).repeat_interleave(torch.tensor(counts))
     pixels = torch.arange(len(labels) * 4) % 251
@@ -31,14 +29,14 @@ def images_of(counts, *, parts=None, groups=None, name="tiny"):
         pixels.view(-1, 1, 2, 2).to(torch.uint8),
         labels,
         tuple(f"c{i}" for i in range(len(counts))),
-        parts={part: torch.tensor(index) for part, index in (parts or {}).items()},
+        subsets={subset: torch.tensor(index) for subset, index in (subsets or {}).items()},
         groups=None if groups is None else torch.tensor(groups),
         group_names=() if groups is None else tuple(f"g{i}" for i in range(max(groups) + 1)),
     )
 
 
 def numbers(split):
-    return {part: set(split.indices[part].tolist()) for part in PARTS}
+    return {subset: set(split.indices[subset].tolist()) for subset in SUBSETS}
 
 
 def assert_disjoint_and_whole(split, total):
@@ -61,9 +59,9 @@ def test_by_image_takes_shares_of_each_class():
 
 
 def test_by_image_gives_every_part_an_image_of_a_small_class():
-    """0.05 of 5 rounds to 0 and 0.9 of 5 to 4: each part still gets one."""
+    """0.05 of 5 rounds to 0 and 0.9 of 5 to 4: each subset still gets one."""
     split = by_image(images_of([5]), validation=0.05, test=0.9)
-    assert [len(split.indices[part]) for part in PARTS] == [1, 1, 3]
+    assert [len(split.indices[subset]) for subset in SUBSETS] == [1, 1, 3]
 
 
 @pytest.mark.parametrize("count", [1, 2])
@@ -97,7 +95,7 @@ def test_by_class_is_disjoint_in_classes(classes, test, validation, seed):
             by_class(images, validation_classes=validation, test_classes=test, seed=seed)
         return
     split = by_class(images, validation_classes=validation, test_classes=test, seed=seed)
-    seen = [set(getattr(split, part).labels.tolist()) for part in PARTS]
+    seen = [set(getattr(split, subset).labels.tolist()) for subset in SUBSETS]
     assert [len(labels) for labels in seen] == [classes - test - validation, validation, test]
     assert len(set.union(*seen)) == classes
     assert_disjoint_and_whole(split, 2 * classes)
@@ -108,10 +106,10 @@ def test_by_class_is_disjoint_in_classes(classes, test, validation, seed):
 def test_turned_classes_stay_with_their_parent(seed):
     images = with_rotations(images_of([2] * 6))
     split = by_class(images, validation_classes=4, test_classes=8, seed=seed)
-    seen = [set(getattr(split, part).groups.tolist()) for part in PARTS]
+    seen = [set(getattr(split, subset).groups.tolist()) for subset in SUBSETS]
     assert [len(parents) for parents in seen] == [3, 1, 2]
     assert len(set.union(*seen)) == 6
-    assert [int((getattr(split, part).counts() > 0).sum()) for part in PARTS] == [12, 4, 8]
+    assert [int((getattr(split, subset).counts() > 0).sum()) for subset in SUBSETS] == [12, 4, 8]
 
 
 def test_a_count_that_families_cannot_meet():
@@ -120,16 +118,10 @@ def test_a_count_that_families_cannot_meet():
         by_class(images, validation_classes=4, test_classes=10)
 
 
-def test_families():
-    """c0 and c1 belong to group 0 alone; c2 has two groups, so it is no group's; c3 is group 2's."""
-    images = images_of([2, 1, 2, 1], groups=[0, 0, 0, 0, 1, 2])
-    assert class_families(images) == [[0, 1], [2], [3]]
-
-
 def test_classes_without_images_are_not_drawn():
     images = images_of([2] * 5).subset(torch.tensor([0, 1, 4, 5, 8, 9]))  # c0, c2, c4
     split = by_class(images, validation_classes=1, test_classes=1)
-    assert sorted(int(getattr(split, part).labels[0]) for part in PARTS) == [0, 2, 4]
+    assert sorted(int(getattr(split, subset).labels[0]) for subset in SUBSETS) == [0, 2, 4]
 
 
 # By group
@@ -144,7 +136,7 @@ def test_by_group_is_disjoint_in_groups(groups, seed):
             by_group(images, seed=seed)
         return
     split = by_group(images, seed=seed)
-    seen = [set(getattr(split, part).groups.tolist()) for part in PARTS]
+    seen = [set(getattr(split, subset).groups.tolist()) for subset in SUBSETS]
     assert sum(map(len, seen)) == len(present)
     assert set.union(*seen) == present
     assert min(map(len, seen)) >= 1
@@ -161,9 +153,9 @@ def test_no_groups():
 
 
 def test_published_draws_validation_from_each_class_of_train():
-    """20 + 10 images to train: a tenth is 2 + 1. The test part stays as it is."""
+    """20 + 10 images to train: a tenth is 2 + 1. The test subset stays as it is."""
     images = images_of(
-        [25, 15], parts={"train": [*range(20), *range(25, 35)], "test": [*range(20, 25), *range(35, 40)]}
+        [25, 15], subsets={"train": [*range(20), *range(25, 35)], "test": [*range(20, 25), *range(35, 40)]}
     )
     split = published(images, validation=0.1)
     assert split.validation.counts().tolist() == [2, 1]
@@ -174,13 +166,13 @@ def test_published_draws_validation_from_each_class_of_train():
 
 
 def test_published_keeps_a_validation_part():
-    images = images_of([6], parts={"train": [0, 1], "validation": [2, 3], "test": [4, 5]})
+    images = images_of([6], subsets={"train": [0, 1], "validation": [2, 3], "test": [4, 5]})
     assert numbers(published(images)) == {"train": {0, 1}, "validation": {2, 3}, "test": {4, 5}}
 
 
 def test_published_draws_classes_where_the_test_has_new_ones():
     """Classes 0..9 train and 10, 11 test: a fifth of ten classes validates, whole."""
-    images = images_of([2] * 12, parts={"train": list(range(20)), "test": [20, 21, 22, 23]})
+    images = images_of([2] * 12, subsets={"train": list(range(20)), "test": [20, 21, 22, 23]})
     split = published(images, validation=0.2)
     assert split.held_out == "classes"
     assert sorted(split.validation.counts().tolist()) == [0] * 10 + [2, 2]
@@ -189,66 +181,39 @@ def test_published_draws_classes_where_the_test_has_new_ones():
 
 
 @pytest.mark.parametrize(
-    ("parts", "message"),
+    ("subsets", "message"),
     [
-        ({}, r"tiny has no part 'train' \(it has no parts at all\)"),
-        ({"train": [0, 1]}, r"tiny has no part 'test' \(it has train\)"),
-        ({"background": [0], "evaluation": [1]}, r"tiny has no part 'train' \(it has background, evaluation\)"),
+        ({}, r"tiny has no subset 'train' \(it has none\)"),
+        ({"train": [0, 1]}, r"tiny has no subset 'test' \(it has train\)"),
+        ({"background": [0], "evaluation": [1]}, r"tiny has no subset 'train' \(it has background, evaluation\)"),
         ({"train": [0], "test": [1, 2]}, r"class 'c0' of tiny has 1 image\(s\), but 2 are needed"),
         ({"train": [0, 1, 2], "test": [2]}, "an image is in more than one"),
         ({"train": [0, 1], "validation": [], "test": [2]}, "no images are left for validation"),
     ],
 )
-def test_parts_that_do_not_serve(parts, message):
+def test_parts_that_do_not_serve(subsets, message):
     images = images_of([6])
-    parts = {part: torch.tensor(index, dtype=torch.int64) for part, index in parts.items()}
-    images = ImageSet("tiny", images.images, images.labels, images.class_names, parts=parts)
+    subsets = {subset: torch.tensor(index, dtype=torch.int64) for subset, index in subsets.items()}
+    images = ImageSet("tiny", images.images, images.labels, images.class_names, subsets=subsets)
     with pytest.raises(InputError, match=message):
         published(images)
 
 
-# Omniglot
-
-
-def test_omniglot_standard():
-    """1,100 + 100 + 423 characters in order; a turned character goes where its parent goes."""
-    upright = images_of([1] * 1623, groups=list(range(1623)))
-    split = omniglot_standard(upright)
-    assert {part: (min(index), max(index), len(index)) for part, index in numbers(split).items()} == {
-        "train": (0, 1099, 1100),
-        "validation": (1100, 1199, 100),
-        "test": (1200, 1622, 423),
-    }
-    turned = omniglot_standard(with_rotations(upright))
-    for part in PARTS:
-        characters = numbers(split)[part]
-        assert set(getattr(turned, part).groups.tolist()) == characters
-        assert len(turned.indices[part]) == 4 * len(characters)
-    assert split.held_out == "classes"
-
-
-def test_omniglot_standard_wants_omniglot():
-    with pytest.raises(InputError, match="tiny has 0 characters, not Omniglot's 1623"):
-        omniglot_standard(images_of([3, 3]))
-    with pytest.raises(InputError, match="must leave some of the 1200"):
-        omniglot_standard(images_of([1] * 1623, groups=list(range(1623))), validation_classes=1200)
-
-
-# A part of a set; nothing to validate on
+# A subset of a set; nothing to validate on
 
 
 def test_limit_keeps_the_shares_of_the_classes():
     """By image 60 %, 20 %, 20 %: 60, 30, 6 to train. 48 of these 96 are 30, 15, 3, each to within one image."""
     images = images_of([100, 50, 10])
     split = by_image(images)
-    part = limit(images, split, train=48, test=16)
-    assert len(part.train) == 48
-    assert all(abs(a - b) <= 1 for a, b in zip(part.train.counts().tolist(), (30, 15, 3), strict=True))
-    assert (len(part.validation), len(part.test)) == (16, 16)
-    found, whole = numbers(part), numbers(split)
-    assert all(found[name] < whole[name] for name in PARTS)
-    train = images.images[part.indices["train"]].double() / 255
-    assert part.test.mean == pytest.approx((float(train.mean()),))
+    subset = limit(images, split, train=48, test=16)
+    assert len(subset.train) == 48
+    assert all(abs(a - b) <= 1 for a, b in zip(subset.train.counts().tolist(), (30, 15, 3), strict=True))
+    assert (len(subset.validation), len(subset.test)) == (16, 16)
+    found, whole = numbers(subset), numbers(split)
+    assert all(found[name] < whole[name] for name in SUBSETS)
+    train = images.images[subset.indices["train"]].double() / 255
+    assert subset.test.mean == pytest.approx((float(train.mean()),))
     assert numbers(limit(images, split, train=48, test=16)) == found
     assert numbers(limit(images, split, train=48, seed=1))["train"] != found["train"]
     assert numbers(limit(images, split, train=97)) == whole
@@ -261,7 +226,7 @@ def test_limit_per_class():
     few = limit(images, split, train_per_class=7, test_per_class=3)
     assert few.train.counts().tolist() == [7, 7, 6]
     assert few.validation.counts().tolist() == few.test.counts().tolist() == [3, 3, 2]
-    assert all(numbers(few)[name] < numbers(split)[name] for name in PARTS)
+    assert all(numbers(few)[name] < numbers(split)[name] for name in SUBSETS)
     assert few.indices["train"].tolist() == sorted(few.indices["train"].tolist())
     both = limit(images, split, train=48, train_per_class=7)
     assert numbers(both)["train"] < numbers(limit(images, split, train=48))["train"]
@@ -285,20 +250,20 @@ def test_all_parts_are_normalised_by_train():
     images = images_of([30])
     split = by_image(images)
     train = images.images[split.indices["train"]].double() / 255
-    for part in PARTS:
-        assert getattr(split, part).mean == pytest.approx((float(train.mean()),))
-        assert getattr(split, part).std == pytest.approx((float(train.std(correction=0)),))
+    for subset in SUBSETS:
+        assert getattr(split, subset).mean == pytest.approx((float(train.mean()),))
+        assert getattr(split, subset).std == pytest.approx((float(train.std(correction=0)),))
 
 
 @pytest.mark.parametrize("number", [-1, 3])
 def test_images_that_are_not_there_are_refused(number):
-    indices = {part: torch.tensor([i]) for part, i in zip(PARTS, (0, 1, number), strict=True)}
+    indices = {subset: torch.tensor([i]) for subset, i in zip(SUBSETS, (0, 1, number), strict=True)}
     with pytest.raises(InputError, match=r"tiny has images 0\.\.2, but the split names others"):
         divide(images_of([3]), indices, held_out="images")
 
 
 def test_overlap_is_refused():
-    one = {part: torch.tensor([0]) for part in PARTS}
+    one = {subset: torch.tensor([0]) for subset in SUBSETS}
     with pytest.raises(InputError, match="an image is in more than one of train, validation and test"):
         divide(images_of([3]), one, held_out="images")
 
@@ -308,7 +273,7 @@ def test_write(tmp_path):
     for split in (by_image(images), by_group(images)):
         split.write(tmp_path / "split.json")
         content = json.loads((tmp_path / "split.json").read_text())
-        assert {part: set(content[part]) for part in PARTS} == numbers(split)
+        assert {subset: set(content[subset]) for subset in SUBSETS} == numbers(split)
         assert (content["digest"], content["held_out"]) == (split.digest, split.held_out)
         assert content["source"] == images.digest
     assert [file.name for file in tmp_path.iterdir()] == ["split.json"]

@@ -13,12 +13,12 @@ from collections.abc import Iterator
 
 import numpy as np
 import torch
+from matplotlib.ft2font import FT2Font
 from numpy.typing import NDArray
 from PIL import Image
 from scipy import ndimage
 
-from arelu_meta.data.bundled.fonts import code_points, font_provenance, open_font
-from arelu_meta.data.bundled.smooth_noise import smooth_noise
+from arelu_meta.data.bundled import font_path, font_provenance, open_font, smooth_noise
 from arelu_meta.data.files import Arrays, cached_arrays
 from arelu_meta.data.imageset import ImageSet
 
@@ -28,7 +28,7 @@ IMAGE_SIZE = 28
 DRAWINGS = 20
 SEED = 20061385
 
-# Script -> (part, first and last code point). The order decides which script keeps a letter that several share.
+# Script -> (subset, first and last code point). The order decides which script keeps a letter that several share.
 SCRIPTS: dict[str, tuple[str, int, int]] = {
     "latin": ("train", 0x0041, 0x02AF),
     "greek": ("test", 0x0370, 0x03E1),
@@ -58,22 +58,23 @@ Floats = NDArray[np.float64]
 def load_glyphs() -> ImageSet:
     """Read the glyphs, drawing them first where the cache has none: 1x28x28, 20 images of each class, ink is bright.
 
-    `groups` is the script of each image, `parts` the classes of the training, validation and test scripts.
+    `groups` is the script of each image, `subsets` the images of the training, validation and test scripts.
     """
     provenance = font_provenance([FONT])
-    arrays = cached_arrays("glyphs", f"{VERSION}/{provenance.files}", draw_all)
+    arrays = cached_arrays("glyphs", f"{VERSION}/{provenance.files}", _draw)
     numbers, scripts = arrays["code_points"], tuple(SCRIPTS)
-    script_of_class = np.array([_script(int(number)) for number in numbers])  # (classes,)
-    part_of_class = np.array([SCRIPTS[scripts[script]][0] for script in script_of_class])
+    first, last = (np.array([script[end] for script in SCRIPTS.values()]) for end in (1, 2))
+    script_of_class = ((numbers[:, None] >= first) & (numbers[:, None] <= last)).argmax(1)  # (classes,)
+    subset_of_class = np.array([SCRIPTS[scripts[script]][0] for script in script_of_class])
     labels = torch.arange(len(numbers)).repeat_interleave(DRAWINGS)
     return ImageSet(
         name="glyphs",
         images=torch.from_numpy(arrays["images"]),
         labels=labels,
         class_names=tuple(f"{scripts[s]}/{n:04X}" for s, n in zip(script_of_class, numbers, strict=True)),
-        parts={
-            part: torch.nonzero(torch.from_numpy(part_of_class == part)[labels]).squeeze(1)
-            for part in ("train", "validation", "test")
+        subsets={
+            subset: torch.nonzero(torch.from_numpy(subset_of_class == subset)[labels]).squeeze(1)
+            for subset in ("train", "validation", "test")
         },
         groups=torch.from_numpy(script_of_class)[labels],
         group_names=scripts,
@@ -81,7 +82,7 @@ def load_glyphs() -> ImageSet:
     )
 
 
-def draw_all() -> Arrays:
+def _draw() -> Arrays:
     """Draw every class: `images` (classes * DRAWINGS, 1, 28, 28) and the `code_points` of the classes (classes,)."""
     letters = np.array(list(_letters()))
     outlines = np.stack([outline(chr(letter)) for letter in letters])  # (letters, 84, 84)
@@ -94,18 +95,12 @@ def draw_all() -> Arrays:
 
 def _letters() -> Iterator[int]:
     """Code points of plain letters: accented ones are left out, since only the accent tells many of them apart."""
+    drawable = FT2Font(str(font_path(FONT))).get_charmap()
     for _, first, last in SCRIPTS.values():
         for number in range(first, last + 1):
-            plain = unicodedata.category(chr(number)) in ("Lu", "Ll", "Lo") and not unicodedata.decomposition(
-                chr(number)
-            )
-            if plain and number in code_points(FONT):
+            letter = unicodedata.category(chr(number)) in ("Lu", "Ll", "Lo")
+            if letter and not unicodedata.decomposition(chr(number)) and number in drawable:
                 yield number
-
-
-def _script(number: int) -> int:
-    """Tell the place of a code point's script in SCRIPTS."""
-    return next(i for i, (_, first, last) in enumerate(SCRIPTS.values()) if first <= number <= last)
 
 
 def outline(letter: str) -> Floats:
@@ -133,26 +128,25 @@ def half_stroke(distance: Floats) -> float:
 
 
 def distinct(outlines: Floats) -> NDArray[np.int64]:
-    """Number the letters that look like none kept before them, in one pen, even when stretched or slanted a little."""
-    views = np.stack([_views(distance) for distance in outlines])  # (letters, views, 784)
+    """Numbers of the letters that look like none before them, in one pen, even when stretched or slanted a little."""
+    stretch, shear = (grid.ravel() for grid in np.meshgrid([0, -0.08, 0.08], [0, -0.16, 0.16]))
+    places = _places(_affine(stretch, shear))
+    blurred = []  # of each letter in one pen, upright first, then stretched and slanted: (9, 784)
+    for distance in outlines:
+        sampled = ndimage.map_coordinates(distance, places, order=1, mode="nearest")
+        ink = (0.5 + sampled + 1.1 - half_stroke(distance)).clip(0, 1)
+        blurred.append(ndimage.gaussian_filter(ink, (0, 0.8, 0.8)).reshape(len(ink), -1))
+    views = np.stack(blurred)  # (letters, views, 784)
     views -= views.mean(-1, keepdims=True)
     views /= np.linalg.norm(views, axis=-1, keepdims=True)
     upright = views[:, 0].T
     alike = np.max([views[:, view] @ upright for view in range(views.shape[1])], axis=0) > SAME_SHAPE
     alike |= alike.T  # (letters, letters)
-    kept: list[int] = []
+    chosen: list[int] = []
     for letter in range(len(outlines)):
-        if not alike[letter, kept].any():
-            kept.append(letter)
-    return np.array(kept)
-
-
-def _views(distance: Floats) -> Floats:
-    """Blurred drawings of a letter in one pen, upright first, then stretched and slanted: (9, 784)."""
-    stretch, shear = (grid.ravel() for grid in np.meshgrid([0, -0.08, 0.08], [0, -0.16, 0.16]))
-    sampled = ndimage.map_coordinates(distance, _places(_affine(stretch, shear)), order=1, mode="nearest")
-    ink = (0.5 + sampled + 1.1 - half_stroke(distance)).clip(0, 1)
-    return np.asarray(ndimage.gaussian_filter(ink, (0, 0.8, 0.8)).reshape(len(ink), -1))
+        if not alike[letter, chosen].any():
+            chosen.append(letter)
+    return np.array(chosen)
 
 
 def _affine(stretch: Floats, shear: Floats) -> Floats:
@@ -162,7 +156,7 @@ def _affine(stretch: Floats, shear: Floats) -> Floats:
 
 
 def _places(affine: Floats, shift: Floats | float = 0.0, wobble: Floats | float = 0.0) -> Floats:
-    """Tell which place of the outline each pixel of a drawing shows: (2, n, 28, 28), in pixels of the outline."""
+    """Places of the outline that the pixels of a drawing show: (2, n, 28, 28), in pixels of the outline."""
     paper = np.indices((IMAGE_SIZE, IMAGE_SIZE)) - (IMAGE_SIZE - 1) / 2 - shift  # (..., 2, 28, 28), from the centre
     back = np.linalg.inv(affine)
     points = (back[:, :, :, None, None] * np.expand_dims(paper, -4)).sum(2) + wobble  # (n, 2, 28, 28)

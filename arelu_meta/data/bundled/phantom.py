@@ -12,14 +12,14 @@ import torch
 from numpy.typing import NDArray
 from scipy import ndimage
 
-from arelu_meta.data.bundled.smooth_noise import smooth_noise
+from arelu_meta.data.bundled import smooth_noise
 from arelu_meta.data.files import Arrays, cached_arrays
 from arelu_meta.data.imageset import ImageSet, Provenance
 
 VERSION = 1  # raise it when a slice changes: cached ones are then drawn anew
 IMAGE_SIZE = 64
 PATIENTS, SLICES = 30, 12
-PATIENTS_OF_PART = {"train": range(20), "validation": range(20, 24), "test": range(24, 30)}
+PATIENTS_OF_SUBSET = {"train": range(20), "validation": range(20, 24), "test": range(24, 30)}
 SEED = 2019
 
 # Brightness of each tissue in the three channels, 0..1.
@@ -38,9 +38,9 @@ Floats = NDArray[np.float64]
 def load_phantom() -> ImageSet:
     """Read the phantom slices, drawing them first where the cache has none: 360 of 3x64x64 with masks (360, 1, 64, 64).
 
-    `labels` is 1 where a slice shows a lesion; `groups` is the patient, and no patient is in two parts.
+    `labels` is 1 where a slice shows a lesion; `groups` is the patient, and no patient is in two subsets.
     """
-    arrays = cached_arrays("phantom", str(VERSION), draw_all)
+    arrays = cached_arrays("phantom", str(VERSION), _draw)
     masks = torch.from_numpy(arrays["masks"])
     patients = torch.arange(PATIENTS).repeat_interleave(SLICES)
     return ImageSet(
@@ -48,9 +48,9 @@ def load_phantom() -> ImageSet:
         images=torch.from_numpy(arrays["images"]),
         labels=masks.flatten(1).any(1).long(),
         class_names=("healthy", "lesion"),
-        parts={
-            part: torch.arange(members.start * SLICES, members.stop * SLICES)
-            for part, members in PATIENTS_OF_PART.items()
+        subsets={
+            subset: torch.arange(members.start * SLICES, members.stop * SLICES)
+            for subset, members in PATIENTS_OF_SUBSET.items()
         },
         masks=masks,
         groups=patients,
@@ -59,7 +59,7 @@ def load_phantom() -> ImageSet:
     )
 
 
-def draw_all() -> Arrays:
+def _draw() -> Arrays:
     """Draw all patients: `images` (360, 3, 64, 64) and `masks` (360, 1, 64, 64) of 0 and 1, patient after patient."""
     images, masks = zip(*(patient(np.random.default_rng([SEED, number])) for number in range(PATIENTS)), strict=True)
     return {"images": np.concatenate(images), "masks": np.concatenate(masks)}
@@ -70,7 +70,12 @@ def patient(random: np.random.Generator) -> tuple[NDArray[np.uint8], NDArray[np.
     place = _coordinates(random)
     folds = _texture(random, 1.6)
     head = np.sqrt((place**2).sum(0)) + 0.03 * _texture(random, 7)  # 1 at the skin
-    ventricles = _ventricles(place, random) + 0.15 * _texture(random, 3)
+    up, back, right = place
+    size = random.uniform(0.8, 1.25)
+    # Distance from the middle of the nearer ventricle, 1 at its wall: two horns that spread to the front and the back.
+    side = np.abs(right) - 0.09 - 0.8 * back**2
+    ventricles = np.sqrt((side / (0.085 * size)) ** 2 + (back / (0.44 * size)) ** 2 + ((up - 0.08) / 0.36) ** 2)
+    ventricles = ventricles + 0.15 * _texture(random, 3)
     lesion, core = _lesion(place, head, ventricles, random)
 
     tissues = [
@@ -108,14 +113,6 @@ def _texture(random: np.random.Generator, width: float) -> Floats:
     noise = random.standard_normal((SLICES, IMAGE_SIZE, IMAGE_SIZE))
     smooth = ndimage.gaussian_filter(noise, (width / 4, width, width))
     return np.asarray(smooth / smooth.std())
-
-
-def _ventricles(place: Floats, random: np.random.Generator) -> Floats:
-    """Distance from the middle of the nearer lateral ventricle, 1 at its wall: two curved horns beside the midline."""
-    up, back, right = place
-    size = random.uniform(0.8, 1.25)
-    side = np.abs(right) - 0.09 - 0.8 * back**2  # the horns spread to the front and the back
-    return np.asarray(np.sqrt((side / (0.085 * size)) ** 2 + (back / (0.44 * size)) ** 2 + ((up - 0.08) / 0.36) ** 2))
 
 
 def _lesion(

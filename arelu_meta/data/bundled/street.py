@@ -10,8 +10,7 @@ import torch
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFilter
 
-from arelu_meta.data.bundled.fonts import font_provenance, open_font
-from arelu_meta.data.bundled.smooth_noise import smooth_noise
+from arelu_meta.data.bundled import font_provenance, open_font, smooth_noise
 from arelu_meta.data.files import Arrays, cached_arrays
 from arelu_meta.data.imageset import ImageSet
 
@@ -35,22 +34,22 @@ TYPE_SIZE = 48
 
 
 def load_street() -> ImageSet:
-    """Read the street digits, drawing them first where the cache has none: 3x32x32, parts `train` and `test`."""
+    """Read the street digits, drawing them first where the cache has none: 3x32x32, subsets `train` and `test`."""
     provenance = font_provenance(FONTS)
-    arrays = cached_arrays("street", f"{VERSION}/{provenance.files}", draw_all)
+    arrays = cached_arrays("street", f"{VERSION}/{provenance.files}", _draw)
     return ImageSet(
         name="street",
         images=torch.from_numpy(arrays["images"]),
         labels=torch.from_numpy(arrays["labels"]),
         class_names=tuple("0123456789"),
-        parts={"train": torch.arange(TRAIN), "test": torch.arange(TRAIN, TRAIN + TEST)},
+        subsets={"train": torch.arange(TRAIN), "test": torch.arange(TRAIN, TRAIN + TEST)},
         groups=torch.from_numpy(arrays["fonts"]),
         group_names=FONTS,
         provenance=provenance,
     )
 
 
-def draw_all() -> Arrays:
+def _draw() -> Arrays:
     """Draw all pictures: `images` (N, 3, 32, 32), `labels` and `fonts` (N,); digits equally often, train first."""
     numbers = np.arange(TRAIN + TEST)
     labels = numbers % 10

@@ -123,8 +123,8 @@ def _load(cifar: CifarSet, root: Path) -> ImageSet:
     paths = cifar.batches(folder)
     images: list[Tensor] = []
     labels: list[Tensor] = []
-    parts = {}
-    for part, batches in (("train", cifar.train), ("test", cifar.test)):
+    subsets = {}
+    for subset, batches in (("train", cifar.train), ("test", cifar.test)):
         start = sum(len(y) for y in labels)
         for path in (paths[batch] for batch in batches if batch in paths):
             x, y = _read_binary(cifar, path) if path.suffix == ".bin" else _read_python(cifar, path)
@@ -132,13 +132,13 @@ def _load(cifar: CifarSet, root: Path) -> ImageSet:
             labels.append(y)
         end = sum(len(y) for y in labels)
         if end > start:
-            parts[part] = torch.arange(start, end)
+            subsets[subset] = torch.arange(start, end)
     read_set = ImageSet(
         name=cifar.name,
         images=torch.cat(images),
         labels=torch.cat(labels),
         class_names=_class_names(cifar, folder),
-        parts=parts,
+        subsets=subsets,
     )
     meta = [path for path in (folder / cifar.meta,) if path.is_file()]
     return verified(

@@ -13,24 +13,34 @@ from pathlib import Path
 import torch
 
 from arelu_meta.data.files import data_root, tree_sha256
-from arelu_meta.data.files.image_files import read_image
+from arelu_meta.data.files.image_folders import read_image
 from arelu_meta.data.imageset import ImageSet
-from arelu_meta.data.readers import unverified
+from arelu_meta.data.readers import PublishedSet, unverified
 from arelu_meta.errors import InputError
 
 SOURCE = "https://www.kaggle.com/datasets/mateuszbuda/lgg-mri-segmentation"
-FOLDERS = ("kaggle_3m", "lgg-mri-segmentation/kaggle_3m", "lgg", ".")
 MASK = "_mask.tif"
+
+
+class LggSet(PublishedSet):
+    """Folders of patients; their files have no published checksums."""
+
+    def folder(self, root: Path) -> Path | None:
+        """The first of the folders that holds the masks of a patient."""
+        return next((root / folder for folder in self.folders if any((root / folder).glob(f"*/*{MASK}"))), None)
+
+
+LGG = LggSet("lgg", ("kaggle_3m", "lgg-mri-segmentation/kaggle_3m", "lgg", "."), files=(), substitute="phantom")
 
 
 def load_lgg(*, root: str | Path | None = None) -> ImageSet:
     """Read LGG MRI: slices of 3x256x256, `masks` of 0 and 1, `groups` by patient, labels by whether one is marked."""
     root = data_root(root)
-    folder = local_folder(root)
+    folder = LGG.folder(root)
     if folder is None:
         raise InputError(
             f"lgg: no PATIENT/*{MASK} below {root}; download kaggle_3m from {SOURCE} and put it into {root}, "
-            f"or use the bundled 'phantom', which needs no download"
+            f"or use the bundled {LGG.substitute!r}, which needs no download"
         )
     pairs = [pair for patient in sorted(folder.iterdir()) if patient.is_dir() for pair in _pairs(patient)]
     images, masks = _read(pairs)
@@ -48,11 +58,6 @@ def load_lgg(*, root: str | Path | None = None) -> ImageSet:
     files = {folder.name: tree_sha256(folder, (path for pair in pairs for path in pair))}
     reason = f"no checksums are published ({len(patients)} of 110 patients found)"
     return unverified(read, source=SOURCE, files=files, reason=reason)
-
-
-def local_folder(root: Path) -> Path | None:
-    """The first folder that holds the masks of a patient."""
-    return next((root / folder for folder in FOLDERS if any((root / folder).glob(f"*/*{MASK}"))), None)
 
 
 def _pairs(patient: Path) -> list[tuple[Path, Path]]:

@@ -102,7 +102,7 @@ def _load(published: PublishedSet, root: Path, class_names: tuple[str, ...], *, 
         images=torch.cat(images),
         labels=torch.cat(labels),
         class_names=class_names,
-        parts={"train": torch.arange(train), "test": torch.arange(len(images[1])) + train},
+        subsets={"train": torch.arange(train), "test": torch.arange(len(images[1])) + train},
     )
     return verified(read_set, source=published.files[0].mirrors[0], read=read, published=_md5(published))
 

@@ -18,9 +18,10 @@ from torch import Tensor
 
 from arelu_meta.data.files import checksums, data_root, tree_sha256
 from arelu_meta.data.files.download import PublishedFile
-from arelu_meta.data.files.image_files import read_image
+from arelu_meta.data.files.image_folders import read_image
 from arelu_meta.data.imageset import ImageSet
 from arelu_meta.data.readers import PublishedSet, local_path, unverified, verified
+from arelu_meta.data.splits import Split, divide
 from arelu_meta.errors import InputError
 
 IMAGE_SIZE = 28
@@ -48,21 +49,21 @@ def load_omniglot(*, root: str | Path | None = None, rotations: bool = False) ->
     paths = [path for file in OMNIGLOT.files if (path := local_path(folder, file)) is not None]
     images: list[Tensor] = []
     class_names: list[str] = []
-    labels, parts = [], {}
-    for part, path in zip(("background", "evaluation"), paths, strict=True):
+    labels, subsets = [], {}
+    for subset, path in zip(("background", "evaluation"), paths, strict=True):
         start = len(images)
         for character, drawing in _drawings(path):
             if not class_names or class_names[-1] != character:
                 class_names.append(character)
             images.append(drawing)
             labels.append(len(class_names) - 1)
-        parts[part] = torch.arange(start, len(images))
+        subsets[subset] = torch.arange(start, len(images))
     upright = ImageSet(
         name="omniglot",
         images=torch.stack(images),
         labels=torch.tensor(labels),
         class_names=tuple(class_names),
-        parts=parts,
+        subsets=subsets,
         groups=torch.tensor(labels),
         group_names=tuple(class_names),
     )
@@ -73,18 +74,48 @@ def load_omniglot(*, root: str | Path | None = None, rotations: bool = False) ->
 def with_rotations(upright: ImageSet) -> ImageSet:
     """Add each class turned by 90, 180 and 270 degrees as a new class; `groups` holds the upright class of an image."""
     turns, classes, count = range(4), len(upright.class_names), len(upright)
-    parts = {name: torch.cat([index + turn * count for turn in turns]) for name, index in upright.parts.items()}
+    subsets = {name: torch.cat([index + turn * count for turn in turns]) for name, index in upright.subsets.items()}
     suffixes = ("", "/rot090", "/rot180", "/rot270")
     return ImageSet(
         name=upright.name,
         images=torch.cat([torch.rot90(upright.images, turn, (2, 3)) for turn in turns]),
         labels=torch.cat([upright.labels + turn * classes for turn in turns]),
         class_names=tuple(f"{name}{suffix}" for suffix in suffixes for name in upright.class_names),
-        parts=parts,
+        subsets=subsets,
         groups=upright.labels.repeat(4),
         group_names=upright.class_names,
         provenance=upright.provenance,
     )
+
+
+def omniglot_standard(images: ImageSet, *, validation_classes: int = 100) -> Split:
+    """Train on the first 1,200 characters in the publisher's order and test on the other 423.
+
+    Nothing is drawn at random. Turned characters go where their upright one goes. The split of Vinyals et al. (2016) is
+    not offered: it is a list of characters that was published as a file and follows from no rule.
+
+    Args:
+        images: what `load_omniglot` returns.
+        validation_classes: of the 1,200 the last so many are held back for validation: 1100..1199.
+
+    Returns:
+        The split, with `held_out` "classes".
+
+    Raises:
+        InputError: not the 1,623 characters of Omniglot, or nothing left to train on.
+    """
+    if images.groups is None or len(images.group_names) != 1623:
+        raise InputError(f"{images.name} has {len(images.group_names)} characters, not Omniglot's 1623; use by_class")
+    if not 0 < validation_classes < 1200:
+        raise InputError(f"validation_classes {validation_classes} must leave some of the 1200 characters to train on")
+    borders = {"train": (0, 1200 - validation_classes), "validation": (1200 - validation_classes, 1200)}
+    borders["test"] = (1200, 1623)
+    character = images.groups.cpu()
+    indices = {
+        subset: torch.nonzero((character >= start) & (character < end)).squeeze(1)
+        for subset, (start, end) in borders.items()
+    }
+    return divide(images, indices, held_out="classes")
 
 
 def _with_provenance(images: ImageSet, paths: list[Path]) -> ImageSet:

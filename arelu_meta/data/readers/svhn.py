@@ -39,14 +39,14 @@ def load_svhn(*, root: str | Path | None = None) -> ImageSet:
         images=torch.cat([train_x, test_x]),
         labels=torch.cat([train_y, test_y]),
         class_names=tuple("0123456789"),
-        parts={"train": torch.arange(len(train_x)), "test": torch.arange(len(test_x)) + len(train_x)},
+        subsets={"train": torch.arange(len(train_x)), "test": torch.arange(len(test_x)) + len(train_x)},
     )
     published = {file.name: file.md5 for file in SVHN.files}
     return verified(images, source=MIRRORS[0], read={path: checksums(path) for path in paths}, published=published)
 
 
 def read_mat(path: Path) -> tuple[Tensor, Tensor]:
-    """Read one part: X (32, 32, 3, N) uint8 to images (N, 3, 32, 32); y (N, 1) in 1..10 to labels (N,) in 0..9."""
+    """Read one file: X (32, 32, 3, N) uint8 to images (N, 3, 32, 32); y (N, 1) in 1..10 to labels (N,) in 0..9."""
     from scipy.io import loadmat
 
     try:

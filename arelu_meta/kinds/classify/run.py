@@ -12,7 +12,7 @@ from arelu_meta.console import progress
 from arelu_meta.data.augment import augment
 from arelu_meta.data.batches import Batches
 from arelu_meta.data.imageset import ImageSet
-from arelu_meta.data.splits import PARTS, Split
+from arelu_meta.data.splits import SUBSETS, Split
 from arelu_meta.errors import InputError
 from arelu_meta.kinds.classify.result import ClassifyResult
 from arelu_meta.kinds.classify.spec import ClassifySpec
@@ -52,7 +52,7 @@ def run_classify(
                 "device": str(device),
                 "data_digest": split.train.digest,
             },
-            datasets={part: getattr(split, part) for part in PARTS if len(getattr(split, part))},
+            datasets={part: getattr(split, part) for part in SUBSETS if len(getattr(split, part))},
             split=split,
         ) as opened:
             return fit_and_test(spec, trainer, split, layers, opened, keep_model=execution.keep_model)

@@ -69,7 +69,7 @@ def run_few_shot(spec: FewShotSpec, execution: EpisodeExecution, bar: progress.B
                 "data_digest": images.digest,
                 "transductive": str(is_transductive(learner.network)),
             },
-            datasets={part: getattr(split, part) for part in splits.PARTS},
+            datasets={part: getattr(split, part) for part in splits.SUBSETS},
             split=split,
         ) as opened:
             return _train_and_test(spec, learner, samplers, split, opened)
@@ -81,7 +81,7 @@ def make_samplers(spec: FewShotSpec, split: Split) -> dict[str, EpisodeSampler]:
     train = {"ways": episode.train_ways or episode.ways, "queries": spec.train_queries}
     test = {"ways": episode.ways, "queries": episode.test_queries}
     sizes = {"train": train, "validation": test, "test": test}
-    return {part: EpisodeSampler(getattr(split, part), shots=episode.shots, **sizes[part]) for part in splits.PARTS}
+    return {part: EpisodeSampler(getattr(split, part), shots=episode.shots, **sizes[part]) for part in splits.SUBSETS}
 
 
 def check_forward(network: nn.Module, example: Tensor) -> None:

@@ -9,7 +9,7 @@ from arelu_meta import data
 from arelu_meta.console import progress
 from arelu_meta.data.augment import augment
 from arelu_meta.data.imageset import ImageSet
-from arelu_meta.data.splits import PARTS, Split
+from arelu_meta.data.splits import SUBSETS, Split
 from arelu_meta.errors import InputError
 from arelu_meta.kinds.classify.run import fit_and_test, make_trainer
 from arelu_meta.kinds.execution import Execution
@@ -51,7 +51,7 @@ def run_finetune(spec: FineTuneSpec, execution: Execution, bar: progress.Bar) ->
                 "weights_digest": made.weights.digest if made.weights.state else NO_WEIGHTS,
                 "inputs": str(made.inputs),
             },
-            datasets={part: getattr(split, part) for part in PARTS},
+            datasets={part: getattr(split, part) for part in SUBSETS},
             split=split,
         ) as opened:
             if processes.rank() == 0:
@@ -88,8 +88,8 @@ def prepare(spec: FineTuneSpec, *, root: str | None = None) -> tuple[Split, Asse
         std=given.std,
         seed=spec.seed,
     )
-    check_size(sum(len(getattr(split, part)) for part in PARTS), made.inputs, memory=available_memory())
-    parts = {part: fitted(getattr(split, part), made.inputs, resize=given.resize) for part in PARTS}
+    check_size(sum(len(getattr(split, part)) for part in SUBSETS), made.inputs, memory=available_memory())
+    parts = {part: fitted(getattr(split, part), made.inputs, resize=given.resize) for part in SUBSETS}
     if made.target_statistics:
         parts = {part: images.normalised_like(parts["train"]) for part, images in parts.items()}
     if len(parts["train"]) % spec.training.batch_size == 1:

@@ -8,9 +8,9 @@ from torch import Tensor, nn
 from arelu_meta import activations, backbones
 from arelu_meta.activations.parameters import activation_values
 from arelu_meta.console import progress
+from arelu_meta.data.batches import MaskBatches
 from arelu_meta.data.imageset import ImageSet
-from arelu_meta.data.mask_batches import MaskBatches
-from arelu_meta.data.splits import PARTS, Split
+from arelu_meta.data.splits import SUBSETS, Split
 from arelu_meta.errors import InputError
 from arelu_meta.kinds.execution import TrainingExecution
 from arelu_meta.kinds.layer_log import LayerLog
@@ -59,7 +59,7 @@ def run_segment(spec: SegmentSpec, execution: TrainingExecution, bar: progress.B
                 "device": str(device),
                 "data_digest": split.train.digest,
             },
-            datasets={part: getattr(split, part) for part in PARTS if len(getattr(split, part))},
+            datasets={part: getattr(split, part) for part in SUBSETS if len(getattr(split, part))},
             split=split,
         ) as opened:
             return _fit_and_test(spec, trainer, split, layers, opened, keep_model=execution.keep_model)

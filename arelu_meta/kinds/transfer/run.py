@@ -11,7 +11,7 @@ from arelu_meta.activations.parameters import activation_values
 from arelu_meta.console import progress
 from arelu_meta.data import splits
 from arelu_meta.data.augment import augment
-from arelu_meta.data.fit import fit_images
+from arelu_meta.data.inputs import fit_images
 from arelu_meta.data.splits import Split
 from arelu_meta.errors import InputError
 from arelu_meta.kinds.classify.run import build_classifier, make_trainer
@@ -70,7 +70,7 @@ def run_transfer(spec: TransferSpec, execution: Execution, bar: progress.Bar) ->
 def load_domain(name: str, validation: float, fit: FitSection, root: str | None) -> Split:
     """Read a set, make it fit the network, and divide it as published, or by image where it has no parts of its own."""
     images = fit_images(data.load(name, root=root), channels=fit.channels, image_size=fit.image_size, resize=fit.resize)
-    published = {"train", "test"} <= set(images.parts)
+    published = {"train", "test"} <= set(images.subsets)
     divide = splits.published if published else splits.by_image
     split = divide(images, validation=validation, seed=EVALUATION_SEED)
     return split if fit.normalise else without_statistics(split)

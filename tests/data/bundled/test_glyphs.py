@@ -9,8 +9,8 @@ from fontTools.ttLib import TTFont
 from scipy import ndimage
 
 from arelu_meta import data
+from arelu_meta.data.bundled import font_path
 from arelu_meta.data.bundled import glyphs as glyphs_module
-from arelu_meta.data.bundled.fonts import font_path
 from arelu_meta.data.bundled.glyphs import DRAWINGS, IMAGE_SIZE, SCRIPTS, distinct, drawn, half_stroke, outline
 
 
@@ -46,13 +46,13 @@ def test_groups_are_the_scripts_and_parts_share_none(glyphs):
     for number in range(0, len(glyphs), DRAWINGS):
         script = glyphs.group_names[int(glyphs.groups[number])]
         assert glyphs.class_names[int(glyphs.labels[number])].startswith(f"{script}/")
-    scripts = {part: set(glyphs.groups[numbers].tolist()) for part, numbers in glyphs.parts.items()}
+    scripts = {part: set(glyphs.groups[numbers].tolist()) for part, numbers in glyphs.subsets.items()}
     assert scripts["train"] | scripts["validation"] | scripts["test"] == set(range(len(SCRIPTS)))
     assert sum(map(len, scripts.values())) == len(SCRIPTS)  # disjoint
 
 
 def test_shares_of_the_parts(glyphs):
-    shares = {part: len(numbers) / len(glyphs) for part, numbers in glyphs.parts.items()}
+    shares = {part: len(numbers) / len(glyphs) for part, numbers in glyphs.subsets.items()}
     assert shares == {
         "train": pytest.approx(0.60, abs=0.05),
         "validation": pytest.approx(0.15, abs=0.05),

@@ -35,14 +35,14 @@ def test_many_masks_are_empty_and_some_patients_healthy(phantom):
     assert 0.25 < phantom.labels.double().mean() < 0.5  # of the slices of LGG, 35 % show a lesion
     lesions = by_patient(phantom.labels).sum(1)
     assert 1 <= (lesions == 0).sum() <= 10
-    for numbers in phantom.parts.values():
+    for numbers in phantom.subsets.values():
         assert set(phantom.labels[numbers].tolist()) == {0, 1}
 
 
 def test_patients_stay_together(phantom):
-    parts = [set(phantom.groups[numbers].tolist()) for numbers in phantom.parts.values()]
-    assert [len(patients) for patients in parts] == [20, 4, 6]
-    assert len(set.union(*parts)) == 30
+    patients_of = [set(phantom.groups[numbers].tolist()) for numbers in phantom.subsets.values()]
+    assert [len(patients) for patients in patients_of] == [20, 4, 6]
+    assert len(set.union(*patients_of)) == 30
 
 
 def test_a_lesion_is_one_lump_over_neighbouring_slices(phantom):

@@ -8,7 +8,7 @@ import torch
 from fontTools.ttLib import TTFont
 
 from arelu_meta import data
-from arelu_meta.data.bundled.fonts import font_path
+from arelu_meta.data.bundled import font_path
 from arelu_meta.data.bundled.street import FONTS, SEED, SEEN_FONTS, UNSEEN_FONTS, colours, number_plate, picture
 
 
@@ -19,8 +19,8 @@ def street():
 
 def test_size_and_balance(street):
     assert street.images.shape == (14_000, 3, 32, 32)
-    assert {part: len(numbers) for part, numbers in street.parts.items()} == {"train": 10_000, "test": 4_000}
-    for numbers in street.parts.values():
+    assert {part: len(numbers) for part, numbers in street.subsets.items()} == {"train": 10_000, "test": 4_000}
+    for numbers in street.subsets.values():
         counts = torch.bincount(street.labels[numbers], minlength=10)
         assert (counts == len(numbers) // 10).all()
 
@@ -32,7 +32,7 @@ def test_fonts_have_digits():
 
 def test_half_of_the_test_images_are_in_fonts_never_trained_on(street):
     names = np.array(street.group_names)
-    train, test = (names[street.groups[street.parts[part]].numpy()] for part in ("train", "test"))
+    train, test = (names[street.groups[street.subsets[part]].numpy()] for part in ("train", "test"))
     assert set(train) == set(SEEN_FONTS)
     assert set(test) == set(SEEN_FONTS) | set(UNSEEN_FONTS)
     assert np.isin(test, UNSEEN_FONTS).mean() == 0.5

@@ -129,7 +129,7 @@ def test_partial_python_batches_are_used_with_a_warning(tmp_path, folder):
     assert len(warned) == 1
     assert images.images.flatten(1).numpy().tobytes() == rows(2, 3).tobytes() + rows(9, 2).tobytes()
     assert images.labels.tolist() == [0, 9, 4, 1, 1]
-    assert {part: index.tolist() for part, index in images.parts.items()} == {"train": [0, 1, 2], "test": [3, 4]}
+    assert {part: index.tolist() for part, index in images.subsets.items()} == {"train": [0, 1, 2], "test": [3, 4]}
     assert images.class_names[9] == "truck"
 
 
@@ -156,7 +156,7 @@ def test_binary_version(tmp_path):
     (tmp_path / "cifar-100-binary" / "train.bin").write_bytes(bytes([19, 77]) + rows(3, 1).tobytes())
     fine = load_cifar100(root=tmp_path)
     assert fine.labels.tolist() == [77]
-    assert list(fine.parts) == ["train"]
+    assert list(fine.subsets) == ["train"]
 
 
 @pytest.mark.parametrize(
@@ -215,10 +215,10 @@ def test_published_part_of_cifar(published_data, name, means, deviations, train)
     with pytest.warns(UnverifiedData, match=f"^{name}: "):
         images = data.load(name, root=published_data)
     assert not images.provenance.verified
-    assert (len(images.parts["train"]), len(images.parts["test"])) == (train, 10000)
+    assert (len(images.subsets["train"]), len(images.subsets["test"])) == (train, 10000)
     classes = len(images.class_names)
-    assert images.subset(images.parts["test"]).counts().tolist() == [10000 // classes] * classes
-    found_means, found_deviations = images.subset(images.parts["train"]).channel_statistics()
+    assert images.subset(images.subsets["test"]).counts().tolist() == [10000 // classes] * classes
+    found_means, found_deviations = images.subset(images.subsets["train"]).channel_statistics()
     assert found_means == pytest.approx(means, abs=0.005)
     assert found_deviations == pytest.approx(deviations, abs=0.005)
 
@@ -236,5 +236,5 @@ def test_published_part_of_cifar_as_torchvision_reads_it(published_data, monkeyp
         images = data.load(name, root=published_data)
     for part, train in (("train", True), ("test", False)):
         read = peer(published_data, train=train, download=False)  # (N, H, W, C)
-        assert torch.equal(images.images[images.parts[part]], torch.from_numpy(read.data).permute(0, 3, 1, 2))
-        assert images.labels[images.parts[part]].tolist() == read.targets
+        assert torch.equal(images.images[images.subsets[part]], torch.from_numpy(read.data).permute(0, 3, 1, 2))
+        assert images.labels[images.subsets[part]].tolist() == read.targets

@@ -47,8 +47,8 @@ def test_reads_idx_files_where_they_are(tmp_path, folder, packed):
     assert images.images[:5, 0].numpy().tobytes() == arrays[FILES[0]].tobytes()
     assert images.images[5:, 0].numpy().tobytes() == arrays[FILES[2]].tobytes()
     assert images.labels.tolist() == [3, 1, 4, 1, 5, 9, 2]
-    assert images.parts["train"].tolist() == [0, 1, 2, 3, 4]
-    assert images.parts["test"].tolist() == [5, 6]
+    assert images.subsets["train"].tolist() == [0, 1, 2, 3, 4]
+    assert images.subsets["test"].tolist() == [5, 6]
     assert not images.provenance.verified
 
 
@@ -144,10 +144,10 @@ def test_published_mnist(published_data):
     """Counts from LeCun's page; mean and deviation of the training part as the literature gives them."""
     images = data.load("mnist", root=published_data)
     assert images.provenance.verified
-    assert [len(images.parts[part]) for part in ("train", "test")] == [60000, 10000]
-    test = images.subset(images.parts["test"])
+    assert [len(images.subsets[part]) for part in ("train", "test")] == [60000, 10000]
+    test = images.subset(images.subsets["test"])
     assert test.counts().tolist() == [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009]
-    (mean,), (deviation,) = images.subset(images.parts["train"]).channel_statistics()
+    (mean,), (deviation,) = images.subset(images.subsets["train"]).channel_statistics()
     assert mean == pytest.approx(0.1307, abs=5e-5)
     assert deviation == pytest.approx(0.3081, abs=5e-5)
 
@@ -159,8 +159,8 @@ def test_published_mnist_as_torchvision_reads_it(published_data):
     images = load_mnist(root=published_data)
     for part, train in (("train", True), ("test", False)):
         peer = datasets.MNIST(published_data, train=train, download=False)
-        assert torch.equal(images.images[images.parts[part], 0], peer.data)
-        assert torch.equal(images.labels[images.parts[part]], peer.targets)
+        assert torch.equal(images.images[images.subsets[part], 0], peer.data)
+        assert torch.equal(images.labels[images.subsets[part]], peer.targets)
 
 
 @pytest.mark.data

@@ -8,8 +8,10 @@ import torch
 from PIL import Image
 
 from arelu_meta import data
+from arelu_meta.data.imageset import ImageSet
 from arelu_meta.data.readers import UnverifiedData, omniglot
-from arelu_meta.data.readers.omniglot import load_omniglot
+from arelu_meta.data.readers.omniglot import load_omniglot, omniglot_standard, with_rotations
+from arelu_meta.data.splits import SUBSETS
 from arelu_meta.errors import InputError
 
 quiet = pytest.mark.filterwarnings("ignore::arelu_meta.data.readers.UnverifiedData")
@@ -56,8 +58,8 @@ def test_reads_folders_in_the_publishers_order(tmp_path, folder):
         "Avesta/character01",
     )
     assert images.labels.tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
-    assert images.parts["background"].tolist() == [0, 1, 2, 3, 4, 5]
-    assert images.parts["evaluation"].tolist() == [6, 7]
+    assert images.subsets["background"].tolist() == [0, 1, 2, 3, 4, 5]
+    assert images.subsets["evaluation"].tolist() == [6, 7]
     for image, seed in zip(images.images[:, 0], (4, 5, 2, 3, 0, 1, 6, 7), strict=True):
         grey = drawing(seed).convert("L").resize((28, 28), Image.Resampling.LANCZOS)
         assert np.array_equal(image.numpy(), 255 - np.asarray(grey))
@@ -108,7 +110,7 @@ def test_rotations_are_new_classes_of_the_same_group(tmp_path):
         assert images.labels[rows].tolist() == [label + 4 * turn for label in upright.labels.tolist()]
         assert images.groups[rows].tolist() == upright.labels.tolist()
     assert [images.group_names[group] for group in images.groups[-2:].tolist()] == ["Avesta/character01"] * 2
-    evaluation = images.subset(images.parts["evaluation"])
+    evaluation = images.subset(images.subsets["evaluation"])
     assert sorted(evaluation.labels.unique().tolist()) == [3, 7, 11, 15]
 
 
@@ -150,6 +152,37 @@ def test_offline(tmp_path):
         load_omniglot(root=tmp_path)
 
 
+def characters(count):
+    """One image of each character."""
+    labels, names = torch.arange(count), tuple(f"c{i}" for i in range(count))
+    images = (torch.arange(count) % 251).to(torch.uint8).view(-1, 1, 1, 1).expand(-1, 1, 2, 2)
+    return ImageSet("tiny", images, labels, names, groups=labels, group_names=names)
+
+
+def test_omniglot_standard():
+    """1,100 + 100 + 423 characters in order; a turned character goes where its parent goes."""
+    upright = characters(1623)
+    split = omniglot_standard(upright)
+    assert {subset: (int(index.min()), int(index.max()), len(index)) for subset, index in split.indices.items()} == {
+        "train": (0, 1099, 1100),
+        "validation": (1100, 1199, 100),
+        "test": (1200, 1622, 423),
+    }
+    turned = omniglot_standard(with_rotations(upright))
+    for subset in SUBSETS:
+        upright_ones = set(split.indices[subset].tolist())
+        assert set(getattr(turned, subset).groups.tolist()) == upright_ones
+        assert len(turned.indices[subset]) == 4 * len(upright_ones)
+    assert split.held_out == "classes"
+
+
+def test_omniglot_standard_wants_omniglot():
+    with pytest.raises(InputError, match="tiny has 0 characters, not Omniglot's 1623"):
+        omniglot_standard(replace(characters(6), groups=None, group_names=()))
+    with pytest.raises(InputError, match="must leave some of the 1200"):
+        omniglot_standard(characters(1623), validation_classes=1200)
+
+
 @pytest.fixture(scope="session")
 def published_omniglot(published_data):
     with pytest.warns(UnverifiedData, match="^omniglot: "):
@@ -164,7 +197,7 @@ def test_published_omniglot(published_omniglot):
     assert len(images.class_names) == 1623
     assert images.counts().tolist() == [20] * 1623
     for part, characters, alphabets in (("background", 964, 30), ("evaluation", 659, 20)):
-        classes = images.labels[images.parts[part]].unique().tolist()
+        classes = images.labels[images.subsets[part]].unique().tolist()
         assert len(classes) == characters
         assert len({images.class_names[label].partition("/")[0] for label in classes}) == alphabets
     assert images.images.float().mean() < 127  # more paper than ink, and paper is 0
@@ -179,7 +212,7 @@ def test_published_omniglot_as_torchvision_reads_it(published_omniglot, publishe
     images = published_omniglot
     for part, background in (("background", True), ("evaluation", False)):
         peer = Omniglot(str(published_data), background=background, download=False)
-        assert len(peer) == len(images.parts[part])
+        assert len(peer) == len(images.subsets[part])
         for index in range(0, len(peer), 497):
             file, character = peer._flat_character_images[index]
             drawings = sorted(name for name, _ in peer._character_images[character])

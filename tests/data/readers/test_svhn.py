@@ -30,7 +30,7 @@ def test_reads_mat_files_and_calls_ten_zero(tmp_path, folder):
     assert len(warned) == 1
     assert images.labels.tolist() == [1, 0, 9, 0, 5, 0]
     assert torch.equal(images.images, torch.from_numpy(np.concatenate([tiny(4), tiny(2)])))
-    assert {part: index.tolist() for part, index in images.parts.items()} == {"train": [0, 1, 2, 3], "test": [4, 5]}
+    assert {part: index.tolist() for part, index in images.subsets.items()} == {"train": [0, 1, 2, 3], "test": [4, 5]}
     assert not images.provenance.verified
 
 
@@ -75,13 +75,13 @@ def test_published_part_of_svhn(published_data):
     with pytest.warns(UnverifiedData, match="^svhn: "):
         images = data.load("svhn", root=published_data)
     assert not images.provenance.verified
-    assert len(images.parts["test"]) == 26032
-    train = images.subset(images.parts["train"])
+    assert len(images.subsets["test"]) == 26032
+    train = images.subset(images.subsets["train"])
     assert len(train) == 73257
     means, deviations = train.channel_statistics()
     assert means == pytest.approx((0.4377, 0.4438, 0.4728), abs=0.01)
     assert deviations == pytest.approx((0.1980, 0.2010, 0.1970), abs=0.01)
-    assert images.subset(images.parts["test"]).counts().tolist() == [
+    assert images.subset(images.subsets["test"]).counts().tolist() == [
         *(1744, 5099, 4149, 2882, 2523, 2384, 1977, 2019, 1660, 1595)  # the test part as the literature tabulates it
     ]
 
@@ -95,5 +95,5 @@ def test_published_part_of_svhn_as_torchvision_reads_it(published_data, monkeypa
         images = load_svhn(root=published_data)
     for part in ("train", "test"):
         peer = SVHN(published_data / "svhn", split=part, download=False)
-        assert torch.equal(images.images[images.parts[part]], torch.from_numpy(peer.data))
-        assert images.labels[images.parts[part]].tolist() == peer.labels.tolist()
+        assert torch.equal(images.images[images.subsets[part]], torch.from_numpy(peer.data))
+        assert images.labels[images.subsets[part]].tolist() == peer.labels.tolist()

@@ -146,7 +146,7 @@ def test_wrong_input_opens_no_run(store, statuses, sections, message):
 def test_a_target_without_parts_is_divided_by_image():
     spec = finetune_spec(data={"dataset": "tests.tiny_images:digits"})
     split, _ = prepare(spec)
-    assert [len(getattr(split, part)) for part in splits.PARTS] == [120, 40, 40]
+    assert [len(getattr(split, part)) for part in splits.SUBSETS] == [120, 40, 40]
     published, _ = prepare(finetune_spec())
     assert len(published.test) == 40
     assert torch.equal(published.indices["test"], torch.arange(0, 200, 5))

@@ -9,7 +9,7 @@ import torch
 from PIL import Image
 
 from arelu_meta import data
-from arelu_meta.data.files.own import load_own
+from arelu_meta.data.files.user_data import load_user_data
 from arelu_meta.data.imageset import ImageSet
 from arelu_meta.errors import InputError
 
@@ -44,7 +44,7 @@ def test_class_folders(tmp_path):
     images = data.load(tmp_path / "pets")
     assert (images.name, images.class_names) == ("pets", ("cat", "dog"))
     assert images.labels.tolist() == [0, 1, 1]
-    assert images.parts == {}
+    assert images.subsets == {}
     for image, number in zip(images.images, (1, 2, 0), strict=True):
         assert np.array_equal(image.permute(1, 2, 0).numpy(), picture(number))
 
@@ -52,11 +52,11 @@ def test_class_folders(tmp_path):
 def test_parts_on_top(tmp_path):
     for name in ("train/cat/1.png", "train/dog/1.png", "val/cat/1.png", "test/dog/1.png", "test/emu/1.png"):
         save(tmp_path / name, picture(0))
-    images = load_own(tmp_path)
+    images = load_user_data(tmp_path)
     assert images.class_names == ("cat", "dog", "emu")
     named = {
         part: [images.class_names[label] for label in images.labels[index].tolist()]
-        for part, index in images.parts.items()
+        for part, index in images.subsets.items()
     }
     assert named == {"train": ["cat", "dog"], "validation": ["cat"], "test": ["dog", "emu"]}
 
@@ -65,14 +65,14 @@ def test_classes_may_be_called_test(tmp_path):
     """Without a folder `train` beside it, `test` is a class like any other."""
     save(tmp_path / "test" / "1.png", picture(0))
     save(tmp_path / "exam" / "1.png", picture(0))
-    assert load_own(tmp_path).class_names == ("exam", "test")
+    assert load_user_data(tmp_path).class_names == ("exam", "test")
 
 
 def test_grey_stays_grey_until_one_is_coloured(tmp_path):
     save(tmp_path / "a" / "1.png", picture(0, channels=1))
-    assert load_own(tmp_path).images.shape == (1, 1, 8, 8)
+    assert load_user_data(tmp_path).images.shape == (1, 1, 8, 8)
     save(tmp_path / "b" / "1.png", picture(1))
-    images = load_own(tmp_path).images
+    images = load_user_data(tmp_path).images
     assert images.shape == (2, 3, 8, 8)
     assert np.array_equal(images[0, 2].numpy(), picture(0, channels=1))
 
@@ -80,21 +80,21 @@ def test_grey_stays_grey_until_one_is_coloured(tmp_path):
 def test_unequal_sizes(tmp_path):
     save(tmp_path / "a" / "1.png", picture(0, (8, 6)))
     save(tmp_path / "a" / "2.png", picture(0, (10, 9)))
-    assert_one_line(lambda: load_own(tmp_path), "1.png is 8x6, 2.png is 10x9", "image_size=")
-    assert load_own(tmp_path, image_size=7).images.shape == (2, 3, 7, 7)
+    assert_one_line(lambda: load_user_data(tmp_path), "1.png is 8x6, 2.png is 10x9", "image_size=")
+    assert load_user_data(tmp_path, image_size=7).images.shape == (2, 3, 7, 7)
     assert data.load(tmp_path, image_size=7).image_size == (7, 7)
 
 
 def test_sixteen_bits_are_refused(tmp_path):
     """Pillow would clip them to white."""
     save(tmp_path / "a" / "1.png", np.full((8, 8), 1000, np.uint16))
-    assert_one_line(lambda: load_own(tmp_path), "1.png has more than 8 bits per channel", "convert it to 8-bit")
+    assert_one_line(lambda: load_user_data(tmp_path), "1.png has more than 8 bits per channel", "convert it to 8-bit")
 
 
 def test_empty_folders(tmp_path):
-    assert_one_line(lambda: load_own(tmp_path), f"{tmp_path} holds no class folders")
+    assert_one_line(lambda: load_user_data(tmp_path), f"{tmp_path} holds no class folders")
     (tmp_path / "cat").mkdir()
-    assert_one_line(lambda: load_own(tmp_path), "class folder", "cat holds no images; remove it or fill it")
+    assert_one_line(lambda: load_user_data(tmp_path), "class folder", "cat holds no images; remove it or fill it")
 
 
 @pytest.mark.parametrize("keep", [0, 5, 40, -60])
@@ -103,7 +103,7 @@ def test_a_truncated_png(tmp_path, keep):
     save(tmp_path / "a" / "2.png", picture(1))
     file = tmp_path / "a" / "2.png"
     file.write_bytes(file.read_bytes()[:keep])
-    assert_one_line(lambda: load_own(tmp_path), "2.png is not a readable image", "replace or remove it")
+    assert_one_line(lambda: load_user_data(tmp_path), "2.png is not a readable image", "replace or remove it")
 
 
 # Folders with a CSV of splits
@@ -122,13 +122,13 @@ def test_a_csv_with_another_header_is_named(tmp_path, text, found):
     """It was passed over, and the folder blamed for having no class folders."""
     save(tmp_path / "one.png", picture(1))
     (tmp_path / "birds.csv").write_text(text)
-    assert_one_line(lambda: load_own(tmp_path), f"birds.csv has {found}; it must have filename,label,split")
+    assert_one_line(lambda: load_user_data(tmp_path), f"birds.csv has {found}; it must have filename,label,split")
 
 
 def test_a_label_is_not_empty(tmp_path):
     save(tmp_path / "one.png", picture(1))
     write_csv(tmp_path / "birds.csv", ("one.png", "", "train"))
-    assert_one_line(lambda: load_own(tmp_path), "birds.csv line 2 has no label; give the class of 'one.png'")
+    assert_one_line(lambda: load_user_data(tmp_path), "birds.csv line 2 has no label; give the class of 'one.png'")
 
 
 def test_csv_of_splits(tmp_path):
@@ -138,10 +138,10 @@ def test_csv_of_splits(tmp_path):
     rows = [("b", "one.png", "train", 7), ("a", "two.png", "val", 7), ("b", "deep/three.png", "test", 7)]
     write_csv(tmp_path / "birds.csv", *rows, header=("label", "filename", "split", "age"))
     write_csv(tmp_path / "notes.csv", ("x",), header=("anything",))
-    images = load_own(tmp_path)
+    images = load_user_data(tmp_path)
     assert images.class_names == ("a", "b")
     assert images.labels.tolist() == [1, 0, 1]
-    assert {part: index.tolist() for part, index in images.parts.items()} == {
+    assert {part: index.tolist() for part, index in images.subsets.items()} == {
         "train": [0],
         "validation": [1],
         "test": [2],
@@ -165,13 +165,13 @@ def test_csv_of_splits(tmp_path):
 def test_bad_csv(tmp_path, rows, fragments):
     save(tmp_path / "1.png", picture(0))
     write_csv(tmp_path / "splits.csv", *rows)
-    assert_one_line(lambda: load_own(tmp_path), "splits.csv", *fragments)
+    assert_one_line(lambda: load_user_data(tmp_path), "splits.csv", *fragments)
 
 
 def test_two_tables_are_one_too_many(tmp_path):
     for name in ("a.csv", "b.csv"):
         write_csv(tmp_path / name, ("1.png", "a", "train"))
-    assert_one_line(lambda: load_own(tmp_path), "both a.csv and b.csv list files")
+    assert_one_line(lambda: load_user_data(tmp_path), "both a.csv and b.csv list files")
 
 
 # .npz
@@ -197,22 +197,22 @@ def test_npz_layouts(tmp_path, stored, expected):
     images = data.load(tmp_path / "mine.npz")
     assert np.array_equal(images.images.numpy(), expected)
     assert images.labels.tolist() == [0, 1, 2, 0, 1, 2]
-    assert images.parts == {}
+    assert images.subsets == {}
 
 
 def test_floats_are_rounded(tmp_path):
     """0.5 is 127.5 of 255, which goes to the even 128; 0.999 is 254.7."""
     np.savez(tmp_path / "mine.npz", x=np.array([[[0, 0.5], [0.999, 1]]]), y=[0])
-    assert load_own(tmp_path / "mine.npz").images.flatten().tolist() == [0, 128, 255, 255]
+    assert load_user_data(tmp_path / "mine.npz").images.flatten().tolist() == [0, 128, 255, 255]
 
 
 def test_npz_parts_and_names(tmp_path):
     names = {"y_train": np.array(["ox", "ant"]), "y_val": np.array(["ox"]), "y_test": np.array(["ant", "bee", "ox"])}
     np.savez_compressed(tmp_path / "mine.npz", x_train=X[:2], x_val=X[2:3], x_test=X[3:], **names)
-    images = load_own(tmp_path / "mine.npz")
+    images = load_user_data(tmp_path / "mine.npz")
     assert images.class_names == ("ant", "bee", "ox")
     assert images.labels.tolist() == [2, 0, 2, 0, 1, 2]
-    assert {part: index.tolist() for part, index in images.parts.items()} == {
+    assert {part: index.tolist() for part, index in images.subsets.items()} == {
         "train": [0, 1],
         "validation": [2],
         "test": [3, 4, 5],
@@ -237,7 +237,7 @@ def test_npz_parts_and_names(tmp_path):
 )
 def test_bad_npz(tmp_path, arrays, fragment):
     np.savez(tmp_path / "mine.npz", **arrays)
-    assert_one_line(lambda: load_own(tmp_path / "mine.npz"), fragment)
+    assert_one_line(lambda: load_user_data(tmp_path / "mine.npz"), fragment)
 
 
 @pytest.mark.parametrize("keep", [0, 10, 500, -10])
@@ -245,13 +245,13 @@ def test_a_truncated_npz(tmp_path, keep):
     np.savez_compressed(tmp_path / "mine.npz", x=X, y=np.zeros(6, int))
     file = tmp_path / "mine.npz"
     file.write_bytes(file.read_bytes()[:keep])
-    assert_one_line(lambda: load_own(file), "mine.npz is not a readable .npz", "write it anew")
+    assert_one_line(lambda: load_user_data(file), "mine.npz is not a readable .npz", "write it anew")
 
 
 def test_an_npy_that_is_called_npz(tmp_path):
     np.save(tmp_path / "mine.npy", X)
     (tmp_path / "mine.npy").rename(tmp_path / "mine.npz")
-    assert_one_line(lambda: load_own(tmp_path / "mine.npz"), "mine.npz is not a readable .npz")
+    assert_one_line(lambda: load_user_data(tmp_path / "mine.npz"), "mine.npz is not a readable .npz")
 
 
 def test_a_damaged_array_in_an_npz(tmp_path):
@@ -262,7 +262,7 @@ def test_a_damaged_array_in_an_npz(tmp_path):
     with zipfile.ZipFile(file, "w") as archive:
         archive.writestr("x.npy", content[:200])
         archive.writestr("y.npy", content[:20])
-    assert_one_line(lambda: load_own(file), "mine.npz is not a readable .npz")
+    assert_one_line(lambda: load_user_data(file), "mine.npz is not a readable .npz")
 
 
 class Runs:
@@ -275,7 +275,7 @@ class Runs:
 
 def test_an_npz_with_code_in_it_leaves_no_trace(tmp_path):
     np.savez(tmp_path / "mine.npz", x=np.array([Runs(tmp_path / "trace")], dtype=object), y=np.zeros(1, int))
-    assert_one_line(lambda: load_own(tmp_path / "mine.npz"), "not a readable .npz of plain arrays")
+    assert_one_line(lambda: load_user_data(tmp_path / "mine.npz"), "not a readable .npz of plain arrays")
     assert not (tmp_path / "trace").exists()
 
 
@@ -308,9 +308,9 @@ def test_function_that_returns_arrays(module):
 def test_function_that_returns_tensors_by_part(module):
     module("def load():\n    x, y = torch.rand(3, 3, 8, 8), torch.tensor([0, 1, 0])\n"
            "    return {'x_train': x, 'y_train': y, 'x_test': x, 'y_test': y}")  # fmt: skip
-    images = load_own("my_images:load")
+    images = load_user_data("my_images:load")
     assert len(images) == 6
-    assert images.parts["test"].tolist() == [3, 4, 5]
+    assert images.subsets["test"].tolist() == [3, 4, 5]
 
 
 DATASET = """
@@ -336,7 +336,7 @@ def load():
 )
 def test_function_that_returns_a_dataset(module, image):
     module(DATASET.format(image=image))
-    images = load_own("my_images:load")
+    images = load_user_data("my_images:load")
     assert images.images.shape == (2, 3, 8, 9)
     assert images.images.flatten(1).unique(dim=1).tolist() == [[1], [2]]
     assert [images.class_names[label] for label in images.labels.tolist()] == ["cow", "bee"]
@@ -344,12 +344,12 @@ def test_function_that_returns_a_dataset(module, image):
 
 def test_a_dataset_of_unequal_sizes(module):
     module(DATASET.format(image="torch.zeros(3, 8, 8 + i)"))
-    assert_one_line(lambda: load_own("my_images:load"), "(3, 8, 8) and (3, 8, 9)", "transform")
+    assert_one_line(lambda: load_user_data("my_images:load"), "(3, 8, 8) and (3, 8, 9)", "transform")
 
 
 def test_a_label_without_a_name(module):
     module(DATASET.format(image="torch.zeros(3, 8, 8)").replace('"ant", "bee", "cow"', '"ant", "bee"'))
-    assert_one_line(lambda: load_own("my_images:load"), "label 2 is outside 0..1")
+    assert_one_line(lambda: load_user_data("my_images:load"), "label 2 is outside 0..1")
 
 
 @pytest.mark.parametrize(
@@ -363,7 +363,7 @@ def test_a_label_without_a_name(module):
 )
 def test_bad_functions(module, text, fragment):
     module(text)
-    assert_one_line(lambda: load_own("my_images:load"), fragment)
+    assert_one_line(lambda: load_user_data("my_images:load"), fragment)
 
 
 # What a name means

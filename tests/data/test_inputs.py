@@ -4,8 +4,8 @@ import torch
 from PIL import Image
 from torchvision.transforms.v2 import functional as vision
 
-from arelu_meta.data.fit import fit_images
 from arelu_meta.data.imageset import ImageSet
+from arelu_meta.data.inputs import fit_images
 from arelu_meta.errors import InputError
 
 
@@ -65,7 +65,7 @@ def test_crop_is_the_centre(height: int, width: int):
 
 
 def test_nothing_larger_can_be_cut_out():
-    with pytest.raises(InputError, match=r"made has images of 12x12; 13x13 cannot be cut out of them, use scale"):
+    with pytest.raises(InputError, match="12x12; 13x13 cannot be cut out of them, set `resize` to scale"):
         fit_images(made(), image_size=13, resize="crop")
 
 

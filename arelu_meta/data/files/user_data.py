@@ -1,9 +1,14 @@
-"""Image sets from arrays: an `.npz` file, or what a function of your own returns.
+"""Anyone's own data: a folder, an `.npz`, or a function that returns arrays or a torch Dataset.
+
+load_user_data("birds/")                class folders, with train/validation/test above them or not; or a CSV of splits
+load_user_data("birds.npz")             x, y or x_train, y_train, x_test, y_test
+load_user_data("mypackage.birds:load")  a function that returns (x, y), a dict of arrays, a torch Dataset or an ImageSet
 
 Arrays are x (N, H, W), (N, H, W, C) or (N, C, H, W) with 1 or 3 channels, uint8 or floats in [0, 1]; and y (N,), whole
 numbers from 0 on or strings.
 """
 
+import os
 import zipfile
 import zlib
 from collections.abc import Mapping
@@ -12,16 +17,92 @@ from typing import Any
 
 import numpy as np
 import torch
+from PIL import Image
 from torch import Tensor
 
 from arelu_meta.data.files import checksums
+from arelu_meta.data.files.image_folders import GREY_MODES, read_folder
 from arelu_meta.data.imageset import ImageSet, Provenance
 from arelu_meta.errors import InputError, first_line
+from arelu_meta.registry import load_attribute
 
 CHANNELS = (1, 3)
 SUFFIXES = {"train": ("_train",), "validation": ("_validation", "_val"), "test": ("_test",)}
 
 Array = np.ndarray[Any, Any]
+
+
+def load_user_data(source: str | Path, *, image_size: int | None = None) -> ImageSet:
+    """Read your own images from a folder, an `.npz` or a function; `image_size` resizes the files of a folder."""
+    path = Path(os.path.expanduser(source))
+    if image_size is not None and image_size < 1:
+        raise InputError(f"image_size must be at least 1, not {image_size}")
+    if path.is_dir():
+        return read_folder(path, image_size=image_size)
+    if image_size is not None:
+        raise InputError(
+            f"image_size= resizes the image files of a folder, not {str(source)!r}; resize the arrays instead"
+        )
+    if path.is_file():
+        if path.suffix != ".npz":
+            raise InputError(
+                f"{path} is not an .npz; give an .npz, a folder of class folders, or package.module:function"
+            )
+        return read_npz(path)
+    if is_target(str(source)):
+        return call_function(str(source))
+    raise InputError(f"{str(source)!r} is neither a folder, a file nor package.module:function; check the spelling")
+
+
+def is_target(source: str) -> bool:
+    """Whether a name has the form `package.module:function`."""
+    module, colon, function = source.partition(":")
+    return bool(colon) and function.isidentifier() and all(part.isidentifier() for part in module.split("."))
+
+
+def call_function(target: str) -> ImageSet:
+    """Call `package.module:function` and make an image set of what it returns."""
+    function = load_attribute(target)
+    if not callable(function):
+        raise InputError(
+            f"{target} is a {type(function).__name__}, not a function; name one that returns arrays or a Dataset"
+        )
+    result = function()
+    if isinstance(result, ImageSet):
+        return result
+    name, provenance = target.partition(":")[2], Provenance(source=target)
+    if isinstance(result, Mapping):
+        return from_arrays(result, name=name, provenance=provenance)
+    if isinstance(result, tuple) and len(result) == 2:
+        return from_arrays({"x": result[0], "y": result[1]}, name=name, provenance=provenance)
+    if hasattr(result, "__len__") and hasattr(result, "__getitem__"):
+        return _from_dataset(result, name=name, provenance=provenance)
+    raise InputError(f"{target} returned a {type(result).__name__}; return (x, y), a dict of arrays or a torch Dataset")
+
+
+def _from_dataset(dataset: Any, *, name: str, provenance: Provenance) -> ImageSet:
+    """Read all (image, label) pairs of a torch Dataset; `classes`, if it has them, name the labels."""
+    if len(dataset) == 0:
+        raise InputError(f"{name}: the Dataset is empty; return one with images")
+    images, labels = [], []
+    for number in range(len(dataset)):
+        item = dataset[number]
+        if not isinstance(item, tuple | list) or len(item) != 2:
+            raise InputError(f"{name}[{number}] is a {type(item).__name__}; a Dataset must give (image, label) pairs")
+        image = item[0]
+        if isinstance(image, Image.Image):
+            image = image.convert("L" if image.mode in GREY_MODES else "RGB")
+        images.append(to_bytes(_numpy(image), f"{name}[{number}]"))  # so that the whole never exists as floats
+        labels.append(int(item[1]))
+    shapes = list(dict.fromkeys(image.shape for image in images))
+    if len(shapes) > 1:
+        raise InputError(
+            f"{name}: images differ in size, {shapes[0]} and {shapes[1]}; resize them in the Dataset's transform"
+        )
+    classes = getattr(dataset, "classes", None)
+    arrays = {"x": np.stack(images), "y": np.array(labels)}
+    names = tuple(str(label) for label in classes) if classes else None
+    return from_arrays(arrays, name=name, provenance=provenance, class_names=names)
 
 
 def read_npz(path: Path) -> ImageSet:
@@ -66,13 +147,13 @@ def from_arrays(
             )
     numbers, names = _numbered(np.concatenate([y.reshape(-1) for y in labels]), class_names, name)
     ends = np.cumsum([0, *map(len, images)])
-    parts = {part: torch.arange(ends[i], ends[i + 1]) for i, part in enumerate(keys) if part}
+    subsets = {key: torch.arange(ends[i], ends[i + 1]) for i, key in enumerate(keys) if key}
     return ImageSet(
         name=name,
         images=torch.cat(images),
         labels=numbers,
         class_names=names,
-        parts=parts,
+        subsets=subsets,
         provenance=provenance or Provenance(name),
     )
 
@@ -102,8 +183,13 @@ def to_bytes(x: Array, name: str) -> Array:
     return np.rint(x * 255).astype(np.uint8) if limit == 1 else x.astype(np.uint8)
 
 
-def to_labels(y: Array, name: str) -> tuple[Tensor, tuple[str, ...]]:
-    """Number the labels 0, 1, ... in their own order, and give their names."""
+def _numbered(y: Array, class_names: tuple[str, ...] | None, name: str) -> tuple[Tensor, tuple[str, ...]]:
+    """Number the labels 0, 1, ... in their own order and name them by their values.
+
+    Labels that are numbers of given names stay as they are: a class without images keeps its place.
+    """
+    if class_names is not None:
+        return torch.from_numpy(y.astype(np.int64)), class_names
     if y.dtype.kind not in "iuUS":
         raise InputError(f"{name}: labels are {y.dtype}; give whole numbers or strings")
     values, numbers = np.unique(y.astype(str) if y.dtype.kind == "S" else y, return_inverse=True)
@@ -112,25 +198,20 @@ def to_labels(y: Array, name: str) -> tuple[Tensor, tuple[str, ...]]:
     return torch.from_numpy(numbers.reshape(-1).astype(np.int64)), tuple(str(value) for value in values)
 
 
-def _numbered(y: Array, class_names: tuple[str, ...] | None, name: str) -> tuple[Tensor, tuple[str, ...]]:
-    """Number the labels, unless they are numbers of given names: then a class without images keeps its place."""
-    return to_labels(y, name) if class_names is None else (torch.from_numpy(y.astype(np.int64)), class_names)
-
-
 def _keys(arrays: Mapping[str, Any], name: str) -> dict[str, str]:
-    """Map the parts that are there to the suffix of their arrays; one nameless part if they are just x and y."""
+    """Map the subsets that are there to the suffix of their arrays; a nameless one if they are just x and y."""
     if "x" in arrays and "y" in arrays:
         return {"": ""}
-    found = {
-        part: suffix
-        for part, suffixes in SUFFIXES.items()
+    keys = {
+        subset: suffix
+        for subset, suffixes in SUFFIXES.items()
         for suffix in suffixes
         if f"x{suffix}" in arrays and f"y{suffix}" in arrays
     }
-    if "train" not in found:
+    if "train" not in keys:
         held = ", ".join(arrays) or "nothing"
         raise InputError(f"{name} holds {held}; give x and y, or x_train, y_train, x_test, y_test")
-    return found
+    return keys
 
 
 def _numpy(values: Any) -> Array:

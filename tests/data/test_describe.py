@@ -1,11 +1,51 @@
+import re
+
 import numpy as np
 import pytest
 import torch
 from PIL import Image
 
-from arelu_meta.data.contact_sheet import OUTLINE, contact_sheet, write_contact_sheet
-from arelu_meta.data.imageset import ImageSet
+from arelu_meta.data.describe import OUTLINE, contact_sheet, describe, write_contact_sheet
+from arelu_meta.data.imageset import ImageSet, Provenance
 from arelu_meta.errors import InputError
+
+
+def lines_of(text):
+    return dict(re.split(r"\s{2,}", line, maxsplit=1) for line in text.splitlines())
+
+
+@pytest.fixture
+def patients():
+    return ImageSet(
+        "patients",
+        torch.zeros(6, 2, 8, 4, dtype=torch.uint8),
+        torch.tensor([0, 0, 0, 0, 1, 2]),
+        ("a", "b", "c"),
+        subsets={"train": torch.arange(4), "test": torch.arange(4, 6)},
+        masks=torch.cat([torch.ones(1, 1, 8, 4), torch.zeros(5, 1, 8, 4)]).to(torch.uint8),
+        groups=torch.tensor([0, 0, 0, 0, 1, 1]),
+        group_names=("one", "two"),
+        provenance=Provenance(source="a drawer", verified=False, files={"x.bin": "abc"}),
+    )
+
+
+def test_describe(patients):
+    """Counts are 4, 1, 1: median 1. One mask of six is full: 1/6 = 16.67 % of the pixels. 6*2*8*4 bytes."""
+    told = lines_of(describe(patients))
+    assert told["images"] == "6 of 2x8x4, 0.0 MB"
+    assert told["classes"] == "3: a, b, c"
+    assert told["per class"] == "min 1, median 1, max 4"
+    assert told["subset train"] == "4 images of 1 classes"
+    assert told["subset test"] == "2 images of 2 classes"
+    assert told["groups"] == "2: one, two"
+    assert told["masks"] == "1 of 6 not empty, 16.67% of the pixels"
+    assert told["digest"] == patients.digest
+    assert told["source"] == "a drawer"
+    assert told["verified"].startswith("no")
+    assert told["file x.bin"] == "abc"
+
+
+# Contact sheet
 
 
 def plain(values, labels, classes, size=28, **more):

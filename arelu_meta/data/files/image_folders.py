@@ -1,0 +1,164 @@
+"""Image files (PNG, JPEG, TIFF, ...) as tensors, and folders of them: one per class, or a CSV of files and labels."""
+
+import csv
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from io import BytesIO
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+
+from arelu_meta.data.files import tree_sha256
+from arelu_meta.data.imageset import ImageSet, Provenance
+from arelu_meta.errors import InputError, unknown
+
+SUFFIXES = frozenset({".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"})
+GREY_MODES = frozenset({"1", "L"})
+SUBSETS = {"train": "train", "validation": "validation", "valid": "validation", "val": "validation", "test": "test"}
+COLUMNS = ("filename", "label", "split")
+
+Convert = Callable[[Image.Image], Image.Image]
+Row = tuple[Path, str, str]  # image file, class, subset ("" if there are none)
+
+
+def read_image(source: Path | BytesIO, name: str, convert: Convert) -> Tensor:
+    """Decode one image file and return what `convert` makes of it, (C, H, W) uint8."""
+    with _open_image(source, name) as image:
+        pixels = np.array(convert(image), dtype=np.uint8)  # (H, W) or (H, W, C)
+    return torch.from_numpy(pixels).unsqueeze(0) if pixels.ndim == 2 else torch.from_numpy(pixels).permute(2, 0, 1)
+
+
+def read_images(paths: Sequence[Path], *, image_size: int | None = None) -> Tensor:
+    """Decode image files of one size: (N, 1, H, W) if all of them are grey, else (N, 3, H, W).
+
+    With `image_size` each is resized to that many pixels square; without it, unequal sizes are an error.
+    """
+    first: tuple[Path, tuple[int, int]] | None = None
+    grey = True
+    for path in paths:
+        with _open_image(path, str(path)) as image:
+            size, mode = image.size, image.mode
+        if mode.startswith(("I", "F")):
+            raise InputError(f"{path} has more than 8 bits per channel (mode {mode}); convert it to 8-bit grey or RGB")
+        first = first or (path, size)
+        grey = grey and mode in GREY_MODES
+        if image_size is None and size != first[1]:
+            raise InputError(
+                f"images differ in size: {first[0].name} is {first[1][0]}x{first[1][1]}, {path.name} is "
+                f"{size[0]}x{size[1]}; give image_size=, for example {min(*size, *first[1])}"
+            )
+    if first is None:
+        raise InputError("no image files to read; check the folder")
+    width, height = first[1] if image_size is None else (image_size, image_size)
+    images = torch.empty(len(paths), 1 if grey else 3, height, width, dtype=torch.uint8)
+
+    def convert(image: Image.Image) -> Image.Image:
+        image = image.convert("L" if grey else "RGB")
+        return image if image.size == (width, height) else image.resize((width, height), Image.Resampling.LANCZOS)
+
+    for row, path in zip(images, paths, strict=True):
+        row.copy_(read_image(path, str(path), convert))
+    return images
+
+
+@contextmanager
+def _open_image(source: Path | BytesIO, name: str) -> Iterator[Image.Image]:
+    """Open an image without Pillow's warnings: they are about camera notes, or an error follows."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            with Image.open(source) as image:
+                yield image
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+        raise InputError(f"{name} is not a readable image ({error}); replace or remove it") from error
+
+
+def read_folder(folder: Path, *, image_size: int | None = None) -> ImageSet:
+    """Read a folder with a CSV of splits if it has one, else a folder of class folders."""
+    tables = [path for path in sorted(folder.glob("*.csv")) if set(COLUMNS) <= set(_read_csv(path)[0])]
+    if len(tables) > 1:
+        raise InputError(f"{folder}: both {tables[0].name} and {tables[1].name} list files; keep one of them")
+    rows = _listed_files(folder, tables[0]) if tables else _class_folders(folder)
+    files = [file for file, _, _ in rows]
+    classes = sorted({label for _, label, _ in rows})
+    number = {label: index for index, label in enumerate(classes)}
+    subsets = {subset for _, _, subset in rows} - {""}
+    return ImageSet(
+        name=folder.resolve().name,
+        images=read_images(files, image_size=image_size),
+        labels=torch.tensor([number[label] for _, label, _ in rows]),
+        class_names=tuple(classes),
+        subsets={name: torch.tensor([i for i, row in enumerate(rows) if row[2] == name]) for name in sorted(subsets)},
+        provenance=Provenance(str(folder), False, {folder.resolve().name: tree_sha256(folder, files)}),
+    )
+
+
+def _class_folders(folder: Path) -> list[Row]:
+    """List `CLASS/*.png`, or `train/CLASS/*.png` beside `validation` (or `val`) and `test`."""
+    tops = _subfolders(folder)
+    if any(top.name == "train" for top in tops) and all(top.name in SUBSETS for top in tops):
+        return [row for top in tops for row in _classes(top, SUBSETS[top.name])]
+    return _classes(folder, "")
+
+
+def _classes(folder: Path, subset: str) -> list[Row]:
+    classes = _subfolders(folder)
+    tables = sorted(folder.glob("*.csv"))
+    if not classes and tables:
+        columns = ", ".join(_read_csv(tables[0])[0]) or "nothing"
+        raise InputError(f"the first line of {tables[0]} has {columns}; it must have {','.join(COLUMNS)}")
+    if not classes:
+        raise InputError(f"{folder} holds no class folders; put the images of each class into a folder of its own")
+    rows = []
+    for label in classes:
+        files = sorted(file for file in label.iterdir() if file.suffix.lower() in SUFFIXES and file.is_file())
+        if not files:
+            raise InputError(f"class folder {label} holds no images; remove it or fill it")
+        rows += [(file, label.name, subset) for file in files]
+    return rows
+
+
+def _subfolders(folder: Path) -> list[Path]:
+    return sorted(entry for entry in folder.iterdir() if entry.is_dir() and not entry.name.startswith((".", "__")))
+
+
+def _listed_files(folder: Path, table: Path) -> list[Row]:
+    """List the images that a CSV names, relative to its folder or to `images/` in it."""
+    rows: list[Row] = []
+    seen: set[str] = set()
+    header, lines = _read_csv(table)
+    columns = [header.index(column) for column in COLUMNS]
+    for number, line in enumerate(lines, start=2):
+        if len(line) != len(header):
+            raise InputError(f"{table} line {number} has {len(line)} fields, not {len(header)}; correct the line")
+        filename, label, split = (line[column].strip() for column in columns)
+        if not label:
+            raise InputError(f"{table} line {number} has no label; give the class of {filename!r}")
+        if split not in SUBSETS:
+            raise unknown(f"split in {table} line {number}", split, SUBSETS)
+        if filename in seen:
+            raise InputError(f"{table} line {number} names {filename!r} a second time; an image is in one split only")
+        seen.add(filename)
+        inner = folder / "images" / filename
+        rows.append((inner if inner.is_file() else folder / filename, label, SUBSETS[split]))
+    if not rows:
+        raise InputError(f"{table} names no images; add lines of {','.join(COLUMNS)}")
+    missing = [file for file, _, _ in rows if not file.is_file()]
+    if missing:
+        more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+        raise InputError(f"{table} names {missing[0]}{more}, which is not there; add the file or drop the line")
+    return rows
+
+
+def _read_csv(path: Path) -> tuple[list[str], Iterable[list[str]]]:
+    """Header and lines of a CSV, without empty lines."""
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as stream:
+            lines = [line for line in csv.reader(stream) if line]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise InputError(f"{path} is not a readable CSV ({error}); save it as UTF-8") from error
+    return ([column.strip() for column in lines[0]], lines[1:]) if lines else ([], [])
