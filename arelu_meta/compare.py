@@ -101,7 +101,7 @@ def _compare(
 
     from arelu_meta.comparison.runner import Plan, compare
     from arelu_meta.kinds.result_text import block, where_to_look
-    from arelu_meta.reporting.report import summary
+    from arelu_meta.reporting import report_summary
     from arelu_meta.store.connection import store_uri
 
     workers = min(given.workers, len(cells))
@@ -130,7 +130,7 @@ def _compare(
             f"the store or the disk failed: {first_line(error)}; to go on where it stopped: {words}"
         ) from error
     places = [("report", f"{done.folder}/"), *where_to_look(done.record.run_id, done.record.experiment_id, store_uri())]
-    said = "no cell has finished" if done.findings.runs.empty else summary(done.findings)
+    said = "no cell has finished" if done.findings.runs.empty else report_summary(done.report)
     sys.stdout.write(f"{said}\n\n{block('where it is', places)}\n")
     missing = len(done.findings.missing)
     if missing:

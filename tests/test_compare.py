@@ -188,7 +188,7 @@ def test_the_report_hangs_on_the_parent(sweep: tuple[Path, subprocess.CompletedP
     assert metrics["arelu/test/accuracy_ci95_low"] <= metrics["arelu/test/accuracy_mean"]
     ((place,),) = tiny.query(folder, f"SELECT artifact_uri FROM runs WHERE run_uuid = '{parent}'")  # noqa: S608
     files = {path.name for path in (Path(place.removeprefix("file://")) / "report").iterdir()}
-    assert {"report.html", "report.md", "report.tex", "runs.csv", "table.csv"} <= files
+    assert {"report.html", "report.md", "tables.tex", "runs.csv", "table.csv"} <= files
     assert re.search(r"relu +baseline +2 ", done.stdout)
 
 

@@ -97,3 +97,10 @@ def test_links_and_pictures_are_there(page):
     for target in (target for target in targets if "://" not in target):
         assert (DOCS / target).is_file(), target
         assert not target.endswith(".png") or (DOCS / target).stat().st_size < 200_000, target
+
+
+@pytest.mark.usefixtures("workplace")
+def test_statistics(capsys: pytest.CaptureFixture[str]):
+    execute("statistics.md")
+    assert capsys.readouterr().out.startswith("Does AReLU help?\n\narelu is detectably better than relu")
+    assert Path("report/report.html").is_file()

@@ -63,11 +63,10 @@ def test_every_source_file_is_inside(unpacked: Path, root: Path):
     found = {path.relative_to(unpacked) for path in (unpacked / "arelu_meta").rglob("*.py")}
     assert found == expected
     assert (unpacked / "arelu_meta" / "py.typed").is_file()
-    assert {path.name for path in (unpacked / "arelu_meta" / "reporting").glob("page.*")} == {
-        "page.css",
-        "page.js",
-        "page.py",
-    }
+    templates = Path("arelu_meta") / "reporting" / "templates"
+    expected = {path.name for path in (root / templates).iterdir()}
+    assert "page.html" in expected
+    assert {path.name for path in (unpacked / templates).iterdir()} == expected
 
 
 def test_declarative_files_are_inside(unpacked: Path, root: Path):

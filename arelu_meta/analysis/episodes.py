@@ -7,8 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from arelu_meta.analysis.estimates import Estimate
-from arelu_meta.analysis.paired import estimate
+from arelu_meta.analysis.estimates import Estimate, estimate_mean
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,12 +20,6 @@ class EpisodePairs:
     by_seed: Mapping[int, Estimate]
     together: Estimate
     """Of the differences averaged over seeds first: seeds share the episodes, so an episode is counted once."""
-
-    @property
-    def seeds_apart(self) -> tuple[int, int]:
-        """In how many seeds the interval lies above 0, and in how many below."""
-        estimates = self.by_seed.values()
-        return sum(one.low > 0 for one in estimates), sum(one.high < 0 for one in estimates)
 
 
 def episode_results(episodes: Mapping[str, np.ndarray], run_id: str, value: float) -> np.ndarray | None:
@@ -56,5 +49,5 @@ def episode_pairs(
             differences[seed] = ours - theirs
     if not differences or len({len(values) for values in differences.values()}) > 1:
         return None
-    by_seed = {seed: estimate(values) for seed, values in differences.items()}
-    return EpisodePairs(by_seed, estimate(np.mean(list(differences.values()), axis=0)))
+    by_seed = {seed: estimate_mean(values) for seed, values in differences.items()}
+    return EpisodePairs(by_seed, estimate_mean(np.mean(list(differences.values()), axis=0)))

@@ -1,13 +1,25 @@
-"""Estimates with their uncertainty. Nothing here imports torch."""
+"""Estimates with their uncertainty, paired tests, Holm's correction, and what a design could have detected.
+
+Nothing here imports torch; scipy is imported where it is needed, because runs that only write `81.60 % ± 0.70` load
+this module too.
+"""
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy import stats
 
 from arelu_meta.errors import InputError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+EXACT_UP_TO = 14  # pairs: 16,384 sign patterns, about a tenth of a second in scipy
+DRAWS = 100_000
+NODES, WEIGHTS = np.polynomial.legendre.leggauss(200)
+REACH = 9.0  # beyond nine deviations a Gaussian has 1e-19
 
 
 @dataclass(frozen=True)
@@ -32,26 +44,240 @@ class Estimate:
 def mean_interval(values: Sequence[float] | np.ndarray, confidence: float = 0.95) -> Estimate:
     """Mean with Student's t interval.
 
-    >>> estimate = mean_interval([1.0, 2.0, 3.0])  # sd 1, t(0.975, 2) = 4.3027: half-width 4.3027 / sqrt(3)
-    >>> round(estimate.half_width, 4)
-    2.4841
+    Args:
+        values: Independent observations, (n,) with n of at least 2, such as the accuracies of n seeds or episodes.
+        confidence: How often intervals made this way hold the true mean.
+
+    Returns:
+        The mean, the ends of its interval and n.
+
+    Raises:
+        InputError: There are fewer than two values.
+
+    Example:
+        >>> estimate = mean_interval([1.0, 2.0, 3.0])  # sd 1, t(0.975, 2) = 4.3027: half-width 4.3027 / sqrt(3)
+        >>> round(estimate.half_width, 4)
+        2.4841
     """
+    from scipy import special
+
     array = np.asarray(values, dtype=np.float64)
     if array.size < 2:
         raise InputError(f"an interval needs at least 2 values, not {array.size}")
-    half = float(stats.t.ppf((1 + confidence) / 2, array.size - 1)) * float(array.std(ddof=1)) / math.sqrt(array.size)
+    quantile = float(special.stdtrit(array.size - 1, (1 + confidence) / 2))
+    half = quantile * float(array.std(ddof=1)) / math.sqrt(array.size)
     mean = float(array.mean())
     return Estimate(mean, mean - half, mean + half, int(array.size))
+
+
+def estimate_mean(values: np.ndarray) -> Estimate:
+    """`mean_interval`, but without ends for one value and all NaN for none."""
+    if len(values) < 2:
+        mean = float(values[0]) if len(values) else math.nan
+        return Estimate(mean, math.nan, math.nan, len(values))
+    return mean_interval(values)
 
 
 def proportion_interval(share: float, n: int, confidence: float = 0.95) -> Estimate:
     """A share of n with Wilson's interval, which stays inside [0, 1].
 
-    >>> estimate = proportion_interval(0.5, 100)  # (0.5 + 1.92 / 100 -+ ...) / (1 + 3.84 / 100)
-    >>> round(estimate.low, 4), round(estimate.high, 4)
-    (0.4038, 0.5962)
+    Args:
+        share: Between 0 and 1, such as the accuracy on n test images; NaN gives an estimate of NaN.
+        n: How many observations the share is of.
+        confidence: How often intervals made this way hold the true share.
+
+    Returns:
+        The share, the ends of its interval and n.
+
+    Example:
+        >>> estimate = proportion_interval(0.5, 100)  # (0.5 + 1.92 / 100 -+ ...) / (1 + 3.84 / 100)
+        >>> round(estimate.low, 4), round(estimate.high, 4)
+        (0.4038, 0.5962)
     """
+    from scipy import stats
+
     if math.isnan(share):
         return Estimate(share, share, share, n)
     interval = stats.binomtest(round(share * n), n).proportion_ci(confidence, method="wilson")
     return Estimate(share, float(interval.low), float(interval.high), n)
+
+
+def standard_deviation(values: np.ndarray) -> float:
+    """Standard deviation over seeds: NaN below two values, and exactly 0 where they differ by rounding alone."""
+    if len(values) < 2:
+        return math.nan
+    sd = float(values.std(ddof=1))
+    return sd if sd > 1e-12 * float(np.abs(values).max()) else 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class PairedDifference:
+    """Differences of one arm to another on the seeds that both have, with their tests."""
+
+    differences: "pd.Series"
+    """By seed."""
+    estimate: Estimate
+    """Mean difference with Student's t interval; its ends are NaN with one seed."""
+    sd: float
+    p_t: float
+    """Paired t test; NaN where the differences do not vary, or there is one."""
+    p_permutation: float
+
+    @property
+    def n(self) -> int:
+        """Seeds that both arms have."""
+        return self.estimate.n
+
+    @property
+    def constant(self) -> bool:
+        """Whether all seeds give one and the same difference."""
+        return self.n > 1 and self.sd == 0
+
+
+def paired_difference(values: "pd.Series", others: "pd.Series") -> PairedDifference:
+    """Subtract the results of one arm from those of another, seed by seed, and test the difference.
+
+    Args:
+        values: Results of one arm, indexed by seed.
+        others: Results of the other, indexed by seed; only seeds that both have are used.
+
+    Returns:
+        The differences `values - others`, their mean with Student's 95 % interval, the paired t test and the
+        sign-flip permutation test, both two-sided.
+
+    Example:
+        >>> import pandas as pd
+        >>> pair = paired_difference(pd.Series({0: 84.0, 1: 82.0, 2: 80.0}), pd.Series({2: 77.0, 1: 80.0, 0: 83.0}))
+        >>> pair.differences.to_dict(), pair.estimate.mean, round(pair.p_t, 4), pair.p_permutation
+        ({0: 1.0, 1: 2.0, 2: 3.0}, 2.0, 0.0742, 0.25)
+    """
+    seeds = values.index.intersection(others.index)
+    scale = max(float(values.abs().max()), float(others.abs().max())) if len(seeds) else 0.0
+    series = (values[seeds] - others[seeds]).astype(float)
+    series = series.where(series.abs() > 1e-12 * scale, 0.0)  # what rounding left of equal values
+    raw = series.to_numpy()
+    return PairedDifference(series, estimate_mean(raw), standard_deviation(raw), paired_t_p(raw), sign_flip_p(raw))
+
+
+def paired_t_p(differences: np.ndarray) -> float:
+    """Two-sided p of the paired t test: 1 for identical arms, NaN where the differences do not vary otherwise.
+
+    >>> round(paired_t_p(np.array([1.0, 2.0, 3.0])), 4)  # t = 2 / (1 / sqrt(3)) = 3.4641, 2 degrees of freedom
+    0.0742
+    """
+    from scipy import special
+
+    sd = standard_deviation(differences)
+    mean = float(differences.mean()) if len(differences) else math.nan
+    if not sd > 0:
+        return 1.0 if sd == 0 and mean == 0 else math.nan
+    return 2 * float(special.stdtr(len(differences) - 1, -abs(mean) / sd * math.sqrt(len(differences))))
+
+
+def sign_flip_p(differences: np.ndarray) -> float:
+    """Two-sided p of the mean difference when every sign was equally likely to fall either way.
+
+    All 2^n patterns are counted up to n = 14; beyond that 100,000 seeded draws, with the observed pattern among them so
+    that p is never 0.
+
+    >>> sign_flip_p(np.array([1.0, 2.0, 3.0]))  # only +++ and --- reach |sum| = 6: 2 of 8
+    0.25
+    """
+    from scipy import stats
+
+    size, total = len(differences), float(np.abs(differences).sum())
+    if size < 2 or total == 0:
+        return 1.0 if size else math.nan
+    test = stats.permutation_test(
+        (differences / total,),
+        lambda flipped, axis: np.round(flipped.sum(axis), 12),  # equal sums differ in the last bits
+        permutation_type="samples",
+        vectorized=True,
+        n_resamples=2**size if size <= EXACT_UP_TO else DRAWS,
+        rng=np.random.default_rng(0),
+    )
+    return float(test.pvalue)
+
+
+def smallest_sign_flip_p(n: int) -> float:
+    """The smallest two-sided p that n pairs can give: all signs equal is 2 of 2^n patterns.
+
+    >>> smallest_sign_flip_p(5)
+    0.0625
+    """
+    return min(1.0, 2.0 ** (1 - n)) if n else math.nan
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Holm's correction of several tests made on one question.
+
+    The smallest of m is multiplied by m, the next by m - 1, and none may fall below the one before it.
+
+    Args:
+        p_values: One per test. A NaN is a test that could not be made: it stays NaN and does not count into m.
+
+    Returns:
+        Corrected p values in the same order: comparing each with alpha keeps the chance of any false alarm below
+        alpha.
+
+    Example:
+        >>> [round(p, 3) for p in holm([0.01, 0.04, 0.03])]
+        [0.03, 0.06, 0.06]
+    """
+    raw = np.asarray(p_values, dtype=np.float64)
+    corrected = np.full(len(raw), math.nan)
+    tested = np.flatnonzero(~np.isnan(raw))
+    order = tested[np.argsort(raw[tested], kind="stable")]
+    factors = np.arange(len(order), 0, -1)
+    corrected[order] = np.minimum(np.maximum.accumulate(raw[order] * factors), 1.0)
+    return [float(p) for p in corrected]
+
+
+def paired_t_power(effect: float, n: int, alpha: float) -> float:
+    """Chance that the two-sided paired t test over n pairs finds a true mean difference of `effect` deviations.
+
+    >>> round(paired_t_power(0.0, 5, 0.05), 6)  # no effect: the false alarms
+    0.05
+    """
+    from scipy import special
+
+    critical, freedom = -float(special.stdtrit(n - 1, alpha / 2)), n - 1
+    power = 0.0
+    for shift in (effect * math.sqrt(n), -effect * math.sqrt(n)):
+        # P(T > critical) of the noncentral t distribution, as an integral over its Gaussian part z:
+        # T = (z + shift) / sqrt(V / freedom) exceeds the critical value when V < freedom ((z + shift) / critical)^2.
+        # scipy's own `nct` gives NaN for two or three pairs and a small alpha.
+        start = max(-REACH, -shift)
+        if start < REACH:
+            z = start + (NODES + 1) * (REACH - start) / 2
+            inside = special.gammainc(freedom / 2, freedom * ((z + shift) / critical) ** 2 / 2)
+            density = np.exp(-(z**2) / 2) / math.sqrt(2 * math.pi)
+            power += float((WEIGHTS * density * inside).sum() * (REACH - start) / 2)
+    return power
+
+
+def detectable_difference(sd: float, n: int, *, alpha: float = 0.05, power: float = 0.8) -> float:
+    """The true difference that the paired t test over n pairs would have found with the given power.
+
+    Args:
+        sd: Standard deviation of the paired differences.
+        n: How many pairs, such as seeds.
+        alpha: Level of the two-sided test; divide it by the number of arms for Holm's first step.
+        power: Chance of finding the difference.
+
+    Returns:
+        The difference in the unit of `sd`; NaN where no test can be made: below two pairs, or differences that do not
+        vary.
+
+    Example:
+        >>> round(detectable_difference(1.0, 5), 2)  # 1.68 deviations: five seeds find only large differences
+        1.68
+    """
+    from scipy import optimize
+
+    if n < 2 or not sd > 0:
+        return math.nan
+    high = 1.0
+    while paired_t_power(high, n, alpha) < power:
+        high *= 2
+    return sd * float(optimize.brentq(lambda effect: paired_t_power(effect, n, alpha) - power, 0.0, high))

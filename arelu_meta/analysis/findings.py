@@ -11,10 +11,43 @@ import pandas as pd
 class Findings:
     """Finished runs of one comparison, as tables: the runner collects them, the analysis and the report read them.
 
-    `runs` has one row per finished cell: a column per axis, `seed`, a column per metric (named as in MLflow, in the
-    unit shown), `run_id` and `seconds`. `curves` is long: axes, `seed`, `metric`, `step`, `value`. `episodes` holds
-    per-episode results of the metric by `run_id`, (episodes,) or (episodes, inner steps + 1), in the unit shown; all
-    runs were judged on the same episodes in the same order.
+    A notebook can build its own from any table of results and hand it to `analysis.analyse` or
+    `reporting.make_report`; only the first eight arguments are required.
+
+    Args:
+        name: Name of the experiment.
+        title: Heading of the report; empty for the name.
+        question: What the comparison is to answer; may be empty.
+        runs: One row per finished run: a column per axis, `seed`, a column per metric (named as in MLflow, in the unit
+            shown), and, where they are known, `run_id` and `seconds`.
+        axes: Columns that tell settings apart, the seed aside: `("activation", "lr")`.
+        arm: The axis whose values are compared.
+        baseline: The value of `arm` that all others are tested against.
+        metric: The column that is tested.
+        other_metrics: Columns shown beside it, untested, each with the metric that published figures of it are under.
+        validation_metric: The column that may choose among settings, such as learning rates.
+        higher_is_better: Whether more of the metric is better.
+        units: Unit of each metric that has one: `{"test/accuracy": "%"}`.
+        controls: Arms that are there to explain another, with what each of them lacks.
+        explained: The arm that controls explain; without it `arelu`, or the only arm that is neither control nor
+            baseline.
+        tuned: Axes whose value each arm may choose by the validation metric; without it those named `lr` or `..._lr`.
+        published: Columns: the axes, `metric`, `value`, `protocol`, `source`.
+        curves: Long table of metrics over steps: the axes, `seed`, `metric`, `step`, `value`.
+        step: What curves are drawn over.
+        episodes: Per-episode results of the metric by `run_id`, (episodes,) or (episodes, inner steps + 1), in the unit
+            shown; all runs were judged on the same episodes in the same order.
+        missing: Cells without a result, each with the reason.
+        budget: Share of the full training every run was given.
+        protocol: Facts shown with the tables, in order: task, data digest, split, protocol, versions, command.
+        execution: How the runs of each arm were executed, by arm and tag: `{"relu": {"exec.threads": ("1", "2")}}`.
+
+    Example:
+        >>> runs = pd.DataFrame({"activation": ["relu", "relu", "arelu", "arelu"], "seed": [0, 1, 0, 1],
+        ...                      "test/accuracy": [80.0, 82.0, 85.0, 88.0]})
+        >>> found = Findings("mine", "", "", runs, ("activation",), "activation", "relu", "test/accuracy")
+        >>> found.higher_is_better, found.units
+        (True, {})
     """
 
     name: str
@@ -22,35 +55,21 @@ class Findings:
     question: str
     runs: pd.DataFrame
     axes: tuple[str, ...]
-    """Columns that tell settings apart, the seed aside: ("activation", "lr")."""
     arm: str
-    """The axis whose values are compared."""
     baseline: str
-    """The value of `arm` that all others are tested against."""
     metric: str
-    """The column judged first."""
-    further: Mapping[str, str] = field(default_factory=dict)
-    """Columns shown beside it, untested, each with the metric that published figures of it are under."""
+    other_metrics: Mapping[str, str] = field(default_factory=dict)
     validation_metric: str | None = None
-    """The column that may choose among settings, such as learning rates."""
     higher_is_better: bool = True
+    units: Mapping[str, str] = field(default_factory=dict)
     controls: Mapping[str, str] = field(default_factory=dict)
-    """Arms that are there to explain another, with what each of them takes away."""
+    explained: str | None = None
+    tuned: tuple[str, ...] | None = None
     published: pd.DataFrame | None = None
-    """Columns: the axes, `metric`, `value`, `protocol`, `source`."""
     curves: pd.DataFrame | None = None
     step: str = "training step"
-    """What curves are drawn over."""
     episodes: Mapping[str, np.ndarray] = field(default_factory=dict)
     missing: tuple[str, ...] = ()
-    """Cells without a result, each with the reason."""
     budget: float = 1.0
-    """Share of the full training every cell was given."""
     protocol: Mapping[str, str] = field(default_factory=dict)
-    """Facts shown over the tables, in order: task, data digest, split, protocol, transduction, versions, command."""
-    unit: str | None = None
-    """Written behind values of the metric; without it "%" where an accuracy or a Dice score lies above 1."""
-    explained: str | None = None
-    """The arm that controls take apart; without it `arelu`, or the only arm that is neither control nor baseline."""
-    tuned: tuple[str, ...] | None = None
-    """Axes whose value each arm may choose by the validation metric; without it those named `lr` or `..._lr`."""
+    execution: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)

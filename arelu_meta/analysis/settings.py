@@ -1,7 +1,9 @@
-"""Settings of a comparison: values of the axes beside the arm, and which of them an arm may choose for itself."""
+"""Settings of a comparison: values of the axes beside the arm, and the choice of an arm's best by validation."""
 
+import functools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -24,23 +26,66 @@ def checked_runs(findings: Findings) -> pd.DataFrame:
             raise unknown("column", column, map(str, runs.columns))
     if findings.arm not in findings.axes:
         raise unknown("axis", findings.arm, findings.axes)
-    runs[findings.arm] = [text(value) for value in runs[findings.arm]]
+    runs[findings.arm] = [value_text(value) for value in runs[findings.arm]]
     runs[findings.metric] = pd.to_numeric(runs[findings.metric], errors="coerce").astype(float)
     if "run_id" not in runs:
         runs["run_id"] = ""
     doubled = runs[runs.duplicated([*findings.axes, "seed"])]
     if len(doubled):
         row = doubled.iloc[0]
-        cell = ", ".join(f"{axis} = {text(row[axis])}" for axis in (*findings.axes, "seed"))
+        cell = ", ".join(f"{axis} = {value_text(row[axis])}" for axis in (*findings.axes, "seed"))
         raise InputError(f"two runs of one cell ({cell}); keep one of them")
     return runs
 
 
-def text(value: Any) -> str:
+def value_text(value: Any) -> str:
     """Write the value of an axis: 0.0001, not 1e-04 or 0.00010000000000000001."""
     if isinstance(value, float):
         return f"{value:g}" if not math.isnan(value) else "none"
     return str(value)
+
+
+def same_value(one: Any, other: Any) -> bool:
+    """Whether two values of an axis are the same, be they written as numbers or as text.
+
+    >>> same_value(0.0001, "1e-4"), same_value("sgd", "adam"), same_value(True, "true")
+    (True, False, True)
+    """
+    if isinstance(one, bool | np.bool_) or isinstance(other, bool | np.bool_):
+        return str(one).lower() == str(other).lower()
+    try:
+        return math.isclose(float(one), float(other), rel_tol=1e-9)
+    except (TypeError, ValueError):
+        return value_text(one) == value_text(other)
+
+
+def setting_label(setting: Setting) -> str:
+    """Write a setting as `lr = 0.01, shots = 5`; empty for none.
+
+    >>> setting_label((("shots", 5), ("lr", 0.0001)))
+    'shots = 5, lr = 0.0001'
+    """
+    return ", ".join(f"{axis} = {value_text(value)}" for axis, value in setting)
+
+
+def rows_by_setting(runs: pd.DataFrame, axes: tuple[str, ...]) -> Iterator[tuple[Setting, pd.DataFrame]]:
+    """The rows of each combination of the axes' values, in order of first appearance."""
+    if not axes:
+        yield (), runs
+        return
+    for values, rows in runs.groupby(list(axes), sort=False, dropna=False):
+        yield tuple(zip(axes, values, strict=True)), rows
+
+
+def published_rows(table: pd.DataFrame | None, values: Mapping[str, Any]) -> pd.DataFrame:
+    """The published rows of these axis values; an axis that they leave out or leave empty fits any value."""
+    if table is None or table.empty:
+        return pd.DataFrame(columns=["metric", "protocol", "source", "value"])
+    fits = np.ones(len(table), dtype=bool)
+    for axis, value in values.items():
+        if axis in table:
+            fits &= [written == "" or bool(pd.isna(written)) or same_value(written, value) for written in table[axis]]
+    return table[fits]
 
 
 def tuned_axes(findings: Findings) -> tuple[str, ...]:
@@ -51,33 +96,78 @@ def tuned_axes(findings: Findings) -> tuple[str, ...]:
     return tuple(axis for axis in others if axis.split(".")[-1] == "lr" or axis.endswith("_lr"))
 
 
-def label(setting: Setting) -> str:
-    """Write a setting as `lr = 0.01, shots = 5`; empty for none.
+@dataclass(frozen=True, eq=False)
+class Choice:
+    """The setting an arm chose, with what it chose by."""
 
-    >>> label((("shots", 5), ("lr", 0.0001)))
-    'shots = 5, lr = 0.0001'
+    setting: Setting
+    rows: pd.DataFrame
+    validation: float
+    """Mean of the validation metric over seeds there."""
+    candidates: int
+    at_edge: tuple[str, ...]
+    """Axes whose chosen number is the smallest or largest tried: a wider grid might do better."""
+    uneven: bool = False
+    """Whether the settings were not all run with the same seeds."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Candidate:
+    setting: Setting
+    rows: pd.DataFrame
+    scores: pd.Series
+    """The validation metric by seed; not finite where the run diverged."""
+
+    def score(self, seeds: pd.Index) -> float:
+        """Mean over these seeds, or over its own where there are none."""
+        finite = self.scores[np.isfinite(self.scores)]
+        return float(finite[finite.index.intersection(seeds)].mean() if len(seeds) else finite.mean())
+
+
+def choose_setting(findings: Findings, rows: pd.DataFrame, tuned: tuple[str, ...]) -> Choice:
+    """Choose among the settings of one arm by the mean of the validation metric over the seeds that they share.
+
+    A setting in which a seed diverged is chosen only when no other is left; an arm that diverged in all of them has
+    no setting, and no result. Test results are not looked at.
     """
-    return ", ".join(f"{axis} = {text(value)}" for axis, value in setting)
+    metric = str(findings.validation_metric)
+    candidates = []
+    for setting, own in rows_by_setting(rows, tuned):
+        scores = pd.to_numeric(own.set_index("seed")[metric], errors="coerce").astype(float)
+        candidates.append(_Candidate(setting, own, scores))
+    converged = [one for one in candidates if np.isfinite(one.scores).all()]
+    usable = converged or [one for one in candidates if np.isfinite(one.scores).any()]
+    if not usable:
+        diverged = rows.drop_duplicates("seed").assign(**{findings.metric: math.nan})
+        return Choice(tuple((axis, math.nan) for axis in tuned), diverged, math.nan, len(candidates), ())
+    seeds = [one.scores.index[np.isfinite(one.scores)] for one in usable]
+    shared = functools.reduce(pd.Index.intersection, seeds)
+    # Whatever is tested in the end: a setting may be chosen by accuracy and tested by loss.
+    name = metric.rsplit("/", 1)[-1]
+    sign = -1 if "loss" in name or "error" in name else 1
+    best = max(usable, key=lambda one: sign * one.score(shared))
+    uneven = len({frozenset(one.scores.index) for one in candidates}) > 1
+    return Choice(best.setting, best.rows, best.score(shared), len(candidates), _edges(rows, best.setting), uneven)
 
 
-def settings(runs: pd.DataFrame, axes: tuple[str, ...]) -> Iterator[tuple[Setting, pd.DataFrame]]:
-    """The rows of each combination of the axes' values, in order of first appearance."""
-    if not axes:
-        yield (), runs
-        return
-    for values, rows in runs.groupby(list(axes), sort=False, dropna=False):
-        yield tuple(zip(axes, values, strict=True)), rows
+def _edges(rows: pd.DataFrame, setting: Setting) -> tuple[str, ...]:
+    """The axes on which a setting has the smallest or the largest number tried."""
+    edges = []
+    for axis, value in setting:
+        tried = pd.to_numeric(rows[axis], errors="coerce")
+        if tried.notna().all() and tried.nunique() > 1 and float(value) in (float(tried.min()), float(tried.max())):
+            edges.append(axis)
+    return tuple(edges)
 
 
-def same(one: Any, other: Any) -> bool:
-    """Whether two values of an axis are the same, be they written as numbers or as text.
+def decades_from(setting: Setting, other: Setting, axis: str) -> float:
+    """By how many powers of ten one setting's value lies above the other's; NaN where they are not positive numbers.
 
-    >>> same(0.0001, "1e-4"), same("sgd", "adam"), same(True, "true")
-    (True, False, True)
+    >>> decades_from((("lr", 0.01),), (("lr", 0.1),), "lr")
+    -1.0
     """
-    if isinstance(one, bool | np.bool_) or isinstance(other, bool | np.bool_):
-        return str(one).lower() == str(other).lower()
     try:
-        return math.isclose(float(one), float(other), rel_tol=1e-9)
-    except (TypeError, ValueError):
-        return text(one) == text(other)
+        one, two = float(dict(setting)[axis]), float(dict(other)[axis])
+    except (KeyError, TypeError, ValueError):
+        return math.nan
+    return math.log10(one / two) if one > 0 and two > 0 else math.nan

@@ -50,6 +50,7 @@ def collect(
     """Read all cells that have a result; shares become per cent, as published figures are."""
     report = experiment.report
     metric = scaled_metric(report.metric, budget)
+    others = {scaled_metric(name, budget): name for name in report.further}
     ended = record.finished_cells()
     runs = [run for run in ended if not has_diverged(run)]
     table = runs_table(record, ended)
@@ -64,7 +65,7 @@ def collect(
         arm=report.arm,
         baseline=report.baseline,
         metric=metric,
-        further={scaled_metric(name, budget): name for name in report.further},
+        other_metrics=others,
         validation_metric=report.validation_metric,
         higher_is_better=report.higher_is_better,
         controls=report.controls,
@@ -75,7 +76,7 @@ def collect(
         missing=tuple(missing),
         budget=share,
         protocol={"task": experiment.task, **_facts(runs), "command": command},
-        unit="%" if is_share(metric) else "",
+        units={name: "%" for name in (metric, *others, *report.curves) if is_share(name)},
     )
 
 

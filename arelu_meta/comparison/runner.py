@@ -22,7 +22,7 @@ from arelu_meta.comparison.record import AXIS, BUDGET, Record, open_record
 from arelu_meta.comparison.selection import written
 from arelu_meta.errors import InputError
 from arelu_meta.kinds.execution import Execution
-from arelu_meta.reporting import report
+from arelu_meta.reporting import Report, make_report, report_metrics, write_report
 
 
 class Workers(Protocol):
@@ -67,6 +67,8 @@ class Comparison:
     findings: Findings
     record: Record
     folder: Path
+    report: Report
+    """What is said of the findings."""
 
 
 def compare(plan: Plan, workers: AbstractContextManager[Workers]) -> Comparison:
@@ -96,14 +98,15 @@ def compare(plan: Plan, workers: AbstractContextManager[Workers]) -> Comparison:
                 share=share,
                 command=plan.command,
             )
-            _leave_report(findings, record, plan.folder / "report")
+            report = make_report(findings)
+            _leave_report(report, record, plan.folder / "report")
             status = "FAILED" if missing else "FINISHED"
         except KeyboardInterrupt:
             status = "KILLED"
             raise
         finally:
             record.end(status)
-        return Comparison(findings, record, plan.folder / "report")
+        return Comparison(findings, record, plan.folder / "report", report)
 
 
 def _run(plan: Plan, record: Record, cells: Sequence[Cell], workers: AbstractContextManager[Workers]) -> list[Outcome]:
@@ -150,14 +153,15 @@ def _tags(plan: Plan) -> dict[str, str]:
     }
 
 
-def _leave_report(findings: Findings, record: Record, folder: Path) -> None:
+def _leave_report(report: Report, record: Record, folder: Path) -> None:
     """Write the report into a folder and to the parent run; without a finished cell there is nothing to say."""
+    findings = report.analysis.findings
     tags = {"cells.finished": str(len(findings.runs)), "cells.missing": str(len(findings.missing))}
     shutil.rmtree(folder, ignore_errors=True)  # figures of an earlier one may have other names
     folder.mkdir(parents=True)
     if not findings.runs.empty:
-        report.write(findings, folder)
-    record.write(folder, {} if findings.runs.empty else report.metrics(findings), tags)
+        write_report(report, folder)
+    record.write(folder, report_metrics(report), tags)
 
 
 @contextmanager

@@ -1,121 +1,260 @@
-"""The figures of a report as files: dots per seed with mean and interval, paired differences, lines with bands."""
+"""The geometry of a report's figures, drawn once: the templates arrange the same shapes on the page and in files.
 
+Places are per cent of the drawing area, so that text keeps its size on any screen; lines, which SVG does not take in
+per cent, live in a box of 1000 by 1000 that is stretched to the area.
+"""
+
+import json
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 
-import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
+import pandas as pd
 from matplotlib.ticker import MaxNLocator
 
-from arelu_meta.analysis.arms import Comparison
+from arelu_meta.analysis.arms import Arm, ArmComparison
 from arelu_meta.analysis.estimates import Estimate
 from arelu_meta.analysis.findings import Findings
-from arelu_meta.pictures.palette import COLOURS
-from arelu_meta.reporting.content import Content
-from arelu_meta.reporting.looks import Look, looks
-from arelu_meta.reporting.numbers import Numbers
-from arelu_meta.reporting.series import LineChart, curves, over_rates
+from arelu_meta.reporting.content import Report
+from arelu_meta.reporting.numbers import NumberFormat
+from arelu_meta.reporting.series import ArmStyle, LineChart, arm_styles, curve_charts, rate_charts
 
-STYLES: dict[str, str | tuple[int, tuple[int, ...]]] = {"": "-", "6 3": "--", "2 2": ":", "8 3 2 3": "-."}
+MARKED = 15  # a line of fewer points shows where they are
 
 
-def _plain(text: str) -> str:
-    """Keep a dollar sign what it is; two of them would be taken for mathematics."""
-    return text.replace("$", r"\$")
+@dataclass(frozen=True)
+class Scale:
+    """A numeric axis, from the value at the left (or bottom) end to the one at the right (or top)."""
+
+    low: float
+    high: float
+    log: bool = False
+    whole: bool = False
+    """Whether only whole numbers have a meaning: there is no half step."""
+
+    @classmethod
+    def covering(
+        cls, values: Iterable[float], *, log: bool = False, whole: bool = False, margin: float = 0.04
+    ) -> "Scale":
+        """Cover all finite values with a margin; a single value gets room to both sides.
+
+        >>> Scale.covering([0.0, 10.0], margin=0.1)
+        Scale(low=-1.0, high=11.0, log=False, whole=False)
+        """
+        finite = [math.log10(value) if log else value for value in values if math.isfinite(value)]
+        low, high = (min(finite), max(finite)) if finite else (0.0, 1.0)
+        room = margin * (high - low) if high > low else 0.5 * abs(high) or 0.5
+        return cls(low - room, high + room, log, whole)
+
+    def percent(self, value: float) -> float:
+        """Where a value lies, from the low end: below 0 and above 100 for values outside."""
+        shown = math.log10(value) if self.log else value
+        return 100 * (shown - self.low) / (self.high - self.low)
+
+    def ticks(self, most: int = 5) -> list[tuple[float, str]]:
+        """Round numbers inside (whole powers of ten on a logarithmic axis) with labels of the same digits."""
+        if self.log:
+            powers = range(math.ceil(self.low), math.floor(self.high) + 1)
+            return [(10.0**power, f"{10.0**power:g}") for power in powers]
+        places = (float(tick) for tick in MaxNLocator(most, integer=self.whole).tick_values(self.low, self.high))
+        ticks = [tick for tick in places if self.low <= tick <= self.high]
+        decimals = next((d for d in range(6) if all(math.isclose(t, round(t, d), abs_tol=1e-9) for t in ticks)), 6)
+        return [(tick, f"{tick:.{decimals}f}".replace("-", "\N{MINUS SIGN}")) for tick in ticks]
+
+    def tick_places(self) -> list[tuple[float, str]]:
+        """The ticks' places in per cent with their labels."""
+        return [(self.percent(tick), text) for tick, text in self.ticks()]
 
 
-def figures(said: Content) -> dict[str, tuple[Figure, str]]:
-    """All figures of a report with their captions, by the name of their file."""
-    findings, found = said.analysis.findings, {}
-    judged, drawn = said.analysis.judged, looks(said.analysis)
-    for number, comparison in enumerate(judged, 1):
-        place = f"-{number}" if len(judged) > 1 else ""
+@dataclass(frozen=True)
+class Strip:
+    """One arm's seeds, mean and interval on a line; places in per cent."""
+
+    label: str
+    ticks: list[float]
+    line: float | None
+    """Where the baseline is."""
+    bar: tuple[float, float] | None = None
+    dots: tuple[tuple[int, float, str], ...] = ()
+    """Seed, place and what is written at it."""
+    mean: float | None = None
+
+
+@dataclass(frozen=True)
+class DotPlot:
+    """A strip per arm with its seeds, mean and interval, beside its differences to the baseline."""
+
+    name: str
+    title: str
+    caption: str
+    legend: str
+    rows: tuple[tuple[ArmStyle, int, list[Strip]], ...]
+    """Style, number of seeds and strips of each arm."""
+    axes: list[tuple[str, list[tuple[float, str]]]]
+    """Label and ticks of each column of strips."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """One arm's mean with its band; coordinates in the box of 1000 by 1000, marks in per cent."""
+
+    style: ArmStyle
+    path: str
+    band: str
+    points: str
+    """JSON: x, mean and ends of the interval, for the values under the pointer."""
+    marks: tuple[tuple[float, float], ...]
+
+
+@dataclass(frozen=True)
+class LinePlot:
+    """Means over seeds with the band of their 95 % intervals."""
+
+    name: str
+    title: str
+    caption: str
+    legend: str
+    xlabel: str
+    label: str
+    """For readers that do not see the picture."""
+    scale: str
+    """JSON: ends of the x axis and whether it is logarithmic."""
+    lines: tuple[Line, ...]
+    xticks: list[tuple[float, str]]
+    yticks: list[tuple[float, str]]
+
+
+@dataclass(frozen=True)
+class Figures:
+    """All figures of a report."""
+
+    styles: list[ArmStyle]
+    dots: tuple[DotPlot, ...]
+    """One per primary comparison."""
+    curves: tuple[tuple[LinePlot, ...], ...]
+    """Those of each primary comparison."""
+    rates: tuple[LinePlot, ...]
+
+    @property
+    def all(self) -> list[DotPlot | LinePlot]:
+        """In the order they are read."""
+        plots: list[DotPlot | LinePlot] = []
+        for dots, curves in zip(self.dots, self.curves, strict=True):
+            plots += [dots, *curves]
+        return [*plots, *self.rates]
+
+
+def draw_figures(report: Report) -> Figures:
+    """Draw every figure of a report."""
+    findings, primary = report.analysis.findings, report.analysis.primary
+    styles = arm_styles(report.analysis)
+    dots, curves = [], []
+    for number, comparison in enumerate(primary, 1):
+        suffix = f"-{number}" if len(primary) > 1 else ""
         about = f" ({comparison.label})" if comparison.label else ""
-        caption = f"{findings.metric} of every seed, and differences to {findings.baseline}{about}"
-        found[f"arms{place}"] = dots_figure(findings, comparison, drawn, said.numbers), caption
-        for chart in curves(findings, comparison):
-            found[f"curve-{chart.key}{place}"] = lines_figure(chart, drawn), f"{chart.title}{about}"
-    for chart in over_rates(said.analysis):
-        found[chart.key] = lines_figure(chart, drawn), chart.title
-    return found
+        charts = curve_charts(findings, comparison)
+        dots.append(dot_plot(findings, comparison, styles, report.numbers, suffix))
+        curves.append(tuple(line_plot(one, styles, f"curve-{one.key}{suffix}", about) for one in charts))
+    rates = tuple(line_plot(chart, styles, chart.key) for chart in rate_charts(report.analysis)) if primary else ()
+    return Figures(styles, tuple(dots), tuple(curves), rates)
 
 
-def dots_figure(findings: Findings, comparison: Comparison, drawn: Sequence[Look], numbers: Numbers) -> Figure:
-    """Every seed of every arm on the left, its paired differences to the baseline on the right."""
-    arms = comparison.arms
-    paired = any(arm.difference is not None for arm in arms)
-    figure = Figure(figsize=(10 if paired else 6.5, 1.4 + 0.42 * len(arms)), layout="constrained")
-    sides = figure.subplots(1, 2 if paired else 1, sharey=True, squeeze=False)[0]
-    colours = {look.name: COLOURS[look.colour] if look.in_front else "0.45" for look in drawn}
-    for row, arm in enumerate(arms):
-        _dots(sides[0], row, arm.values.to_numpy(), arm.estimate, colours[arm.name])
-        if arm.difference is not None:
-            _dots(sides[1], row, arm.difference.differences.to_numpy(), arm.difference.estimate, colours[arm.name])
-    baseline = comparison.arm(findings.baseline)
-    if baseline is not None and math.isfinite(baseline.estimate.mean):
-        sides[0].axvline(baseline.estimate.mean, color="0.4", linewidth=1, linestyle="--", zorder=0)
-    unit = f" ({numbers.unit})" if numbers.unit else ""
-    sides[0].set(xlabel=_plain(f"{findings.metric}{unit}"))
-    sides[0].set_yticks(range(len(arms)), [_plain(f"{arm.name} (n = {arm.estimate.n})") for arm in arms])
-    sides[0].set_ylim(len(arms) - 0.5, -0.5)
-    if paired:
-        sides[1].axvline(0, color="0.4", linewidth=1, linestyle="--", zorder=0)
-        points = f" ({numbers.points})" if numbers.points else ""
-        sides[1].set(xlabel=_plain(f"difference to {findings.baseline}, seed by seed{points}"))
-    for side in sides:
-        side.grid(axis="x", alpha=0.3)
-        side.tick_params(axis="y", length=0)
-    title = ": ".join(part for part in (findings.title, comparison.label) if part)
-    figure.suptitle(f"{_plain(title)}\npoints are seeds, diamonds means, bars 95 % t intervals", fontsize="medium")
-    return figure
+def dot_plot(
+    findings: Findings, comparison: ArmComparison, styles: Sequence[ArmStyle], numbers: NumberFormat, suffix: str = ""
+) -> DotPlot:
+    """Draw the arms below each other: every seed on the left, its paired differences to the baseline on the right."""
+    arms, baseline = comparison.arms, comparison.arm(findings.baseline)
+    values = _scale([(arm.values, arm.estimate) for arm in arms])
+    line = baseline.estimate.mean if baseline is not None else math.nan
+    axes = [(f"{findings.metric}{f' ({numbers.unit})' if numbers.unit else ''}", values.tick_places())]
+    pairs = [(arm.difference.differences, arm.difference.estimate) for arm in arms if arm.difference is not None]
+    differences = _scale([*pairs, (pd.Series([0.0]), Estimate(0.0, 0.0, 0.0, 0))]) if pairs else None
+    if differences is not None:
+        unit = f" ({numbers.difference_unit})" if numbers.difference_unit else ""
+        axes.append((f"difference to {findings.baseline}{unit}", differences.tick_places()))
+    by_name = {style.name: style for style in styles}
+    rows = tuple((by_name[arm.name], arm.estimate.n, _strips(arm, values, line, differences, numbers)) for arm in arms)
+    legend = f"Points are seeds, diamonds means, bars 95 % t intervals ({comparison.seeds})."
+    if differences is not None:
+        legend += f" The dashed line is {findings.baseline}; on the right, differences to it on the same seed."
+    about = f" ({comparison.label})" if comparison.label else ""
+    caption = f"{findings.metric} of every seed, and differences to {findings.baseline}{about}"
+    title = ": ".join(text for text in (findings.title, comparison.label) if text)
+    return DotPlot(f"arms{suffix}", title, caption, legend, rows, axes)
 
 
-def _dots(axes: Axes, row: int, values: np.ndarray, estimate: Estimate, colour: str) -> None:
-    if not len(values):
-        axes.text(0.5, row, "no result", transform=axes.get_yaxis_transform(), ha="center", va="center", color="0.4")
-        return
-    axes.plot(values, np.full(len(values), row), "o", color=colour, alpha=0.45, markersize=4.5, markeredgewidth=0)
-    if math.isfinite(estimate.low):
-        axes.plot([estimate.low, estimate.high], [row, row], color=colour, linewidth=2, alpha=0.9)
-    axes.plot([estimate.mean], [row], "D", color=colour, markersize=6, markeredgecolor="white", markeredgewidth=0.8)
+def _scale(pairs: list[tuple[pd.Series, Estimate]]) -> Scale:
+    """Cover all points, and intervals as far as they do not squeeze the points together."""
+    points = [float(value) for values, _ in pairs for value in values]
+    reach = max(points) - min(points) if points else 0.0
+    ends = [end for _, one in pairs for end in (one.low, one.high) if math.isfinite(end)]
+    inside = [end for end in ends if points and min(points) - reach <= end <= max(points) + reach]
+    return Scale.covering([*points, *inside])
 
 
-def lines_figure(chart: LineChart, drawn: Sequence[Look]) -> Figure:
-    """Means over seeds with the band of their 95 % intervals; arms beyond the first seven in grey."""
-    figure = Figure(figsize=(7.5, 4.5), layout="constrained")
-    axes = figure.subplots()
-    handles: dict[str, Line2D] = {}
-    for order, look in enumerate(reversed(drawn)):
-        points = chart.lines.get(look.name)
-        if not points:
-            continue
-        colour = COLOURS[look.colour] if look.in_front else "0.75"
-        x = [point.x for point in points]
-        (line,) = axes.plot(
-            x,
-            [point.mean for point in points],
-            color=colour,
-            linestyle=STYLES[look.dash] if look.in_front else "-",
-            linewidth=1.8 if look.in_front else 0.9,
-            marker="o" if len(points) < 15 else None,
-            markersize=3.5,
-            zorder=2 + order,
-        )
-        if look.in_front:
-            handles[_plain(look.name)] = line
-            low, high = [point.low for point in points], [point.high for point in points]
-            axes.fill_between(x, low, high, color=colour, alpha=0.12, linewidth=0)
-    if chart.steps:
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    if chart.log:
-        axes.set_xscale("log")
-    behind = sum(not look.in_front and look.name in chart.lines for look in drawn)
-    grey = f"; {behind} more arms in grey" if behind else ""
-    unit = f" ({chart.unit})" if chart.unit else ""
-    axes.set(xlabel=_plain(chart.xlabel), ylabel=_plain(f"{chart.ylabel}{unit}"))
-    axes.set_title(f"{_plain(chart.title)}\nmean and 95 % t interval over {chart.seeds}{grey}", fontsize="medium")
-    axes.grid(alpha=0.3)
-    axes.legend([*handles.values()][::-1], [*handles][::-1], frameon=False, fontsize="small")
-    return figure
+def _strips(arm: Arm, values: Scale, line: float, differences: Scale | None, numbers: NumberFormat) -> list[Strip]:
+    """The strip of an arm's values, and, where there is a baseline, that of its differences."""
+    described = f"{arm.name}: mean {numbers.with_interval(arm.estimate)} {numbers.unit}, n = {arm.estimate.n}"
+    strips = [_strip(arm.values, arm.estimate, values, line, described, numbers.value)]
+    pair = arm.difference
+    if differences is not None and pair is not None:
+        size = f"{numbers.with_interval(pair.estimate, signed=True)} {numbers.difference_unit}"
+        described = f"{arm.name}: difference {size}, n = {pair.n}"
+        strips.append(_strip(pair.differences, pair.estimate, differences, 0.0, described, numbers.signed))
+    elif differences is not None:  # the baseline itself
+        strips.append(Strip("", [place for place, _ in differences.tick_places()], differences.percent(0.0)))
+    return strips
+
+
+def _strip(
+    values: pd.Series, estimate: Estimate, scale: Scale, line: float, label: str, write: Callable[[float], str]
+) -> Strip:
+    bar = (scale.percent(estimate.low), scale.percent(estimate.high)) if math.isfinite(estimate.low) else None
+    dots = ((int(seed), scale.percent(float(value)), write(float(value))) for seed, value in values.items())
+    return Strip(
+        label=label,
+        ticks=[place for place, _ in scale.tick_places()],
+        line=scale.percent(line) if math.isfinite(line) else None,
+        bar=bar,
+        dots=tuple((seed, place, f"seed {seed}: {written}") for seed, place, written in dots),
+        mean=scale.percent(estimate.mean) if math.isfinite(estimate.mean) else None,
+    )
+
+
+def line_plot(chart: LineChart, styles: Sequence[ArmStyle], name: str, about: str = "") -> LinePlot:
+    """Draw a chart; `about` is added to its caption."""
+    points = [point for line in chart.lines.values() for point in line]
+    means = [one.mean for _, one in points]
+    low, high = min(means), max(means)
+    reach = (high - low) / 2  # ends of intervals count as far as they do not squeeze the means together
+    ends = [end for _, one in points for end in (one.low, one.high) if low - reach <= end <= high + reach]
+    across = Scale.covering([x for x, _ in points], log=chart.log, whole=chart.steps, margin=0.02)
+    up = Scale.covering([*means, *ends])
+    drawn = [style for style in styles if style.name in chart.lines]
+    last = "; ".join(f"{style.name} ends at {chart.lines[style.name][-1][1].mean:.4g}" for style in drawn)
+    return LinePlot(
+        name=name,
+        title=f"{chart.title}{f' ({chart.unit})' if chart.unit else ''}",
+        caption=f"{chart.title}{about}",
+        legend=f"Mean and 95 % t interval over {chart.seeds}.",
+        xlabel=chart.xlabel,
+        label=f"{chart.title} over {chart.xlabel}: {last}",
+        scale=json.dumps([across.low, across.high, across.log]),
+        lines=tuple(_line(chart.lines[style.name], style, across, up) for style in drawn),
+        xticks=across.tick_places(),
+        yticks=up.tick_places(),
+    )
+
+
+def _line(points: list[tuple[float, Estimate]], style: ArmStyle, across: Scale, up: Scale) -> Line:
+    places = [(10 * across.percent(x), one) for x, one in points]
+    banded = [(x, one) for x, one in places if math.isfinite(one.low)]
+    band = [(x, one.high) for x, one in banded] + [(x, one.low) for x, one in reversed(banded)]
+    path = [(x, one.mean) for x, one in places]
+    band_text, path_text = (
+        " ".join(f"{x:.1f},{1000 - 10 * up.percent(y):.1f}" for x, y in corners) for corners in (band, path)
+    )
+    values = ((x, one.mean, one.low, one.high) for x, one in points)
+    rounded = [[float(f"{value:.5g}") if math.isfinite(value) else None for value in row] for row in values]
+    marks = [(across.percent(x), 100 - up.percent(one.mean)) for x, one in points] if len(points) < MARKED else []
+    return Line(style, path_text, band_text, json.dumps(rounded), tuple(marks))

@@ -1,108 +1,134 @@
-"""Findings in, report out: files for a folder or a run's artifacts, metrics for MLflow, text for the terminal."""
+"""A report in files for a folder or a run's artifacts, as metrics for MLflow, as text for the terminal."""
 
 import math
 import re
 from pathlib import Path
 
-from arelu_meta.analysis.analyse import analyse
-from arelu_meta.analysis.arms import Comparison
-from arelu_meta.analysis.findings import Findings
-from arelu_meta.analysis.settings import text
-from arelu_meta.console.tables import text_table
-from arelu_meta.reporting.charts import figures
-from arelu_meta.reporting.content import Content, content
-from arelu_meta.reporting.frame import frame, numbers_of
-from arelu_meta.reporting.latex import latex
-from arelu_meta.reporting.markdown import markdown
-from arelu_meta.reporting.page import page
+import jinja2
 
-LOGGED = ("mean", "sd", "ci95_low", "ci95_high", "n")  # table.csv has more; a run's page should stay readable
-LOGGED_DIFFERENCES = (
-    "difference",
-    "difference_ci95_low",
-    "difference_ci95_high",
-    "p_t",
-    "p_t_holm",
-    "p_permutation",
-    "detectable",
+from arelu_meta import __version__
+from arelu_meta.analysis.settings import value_text
+from arelu_meta.console.tables import text_table
+from arelu_meta.reporting.charts import Figures, draw_figures
+from arelu_meta.reporting.content import Report
+from arelu_meta.reporting.markdown import latex_tables, markdown_report
+from arelu_meta.reporting.series import ArmStyle
+from arelu_meta.reporting.table import arm_numbers, numbers_frame
+
+LOGGED = (  # table.csv has more; a run's page should stay readable
+    *("mean", "sd", "ci95_low", "ci95_high", "n"),
+    *("difference", "difference_ci95_low", "difference_ci95_high", "p_t", "p_t_holm", "p_permutation", "detectable"),
 )
 
 
-def write(findings: Findings, folder: Path) -> list[Path]:
-    """Write report.html, report.md, report.tex, the figures, runs.csv and table.csv; gives back what was written."""
-    folder.mkdir(parents=True, exist_ok=True)
-    said = content(findings)
-    drawn = _draw(said, folder)
+def _arm_class(style: ArmStyle, group: str = "") -> str:
+    """Classes of an arm's line: its colour, and on the page what switches it, in a file whether it lies behind."""
+    other = f"{group}-{style.number}" if group else ("" if style.in_front else "behind")
+    return f"c{style.colour} {other}".rstrip() if group or style.in_front else other
+
+
+def _templates() -> jinja2.Environment:
+    """Templates that escape everything from outside."""
+    templates = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(__file__).with_name("templates")),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )
+    templates.filters["percent"] = lambda place: f"{place:.2f}%"
+    templates.filters["arm_class"] = _arm_class
+    templates.filters["row_class"] = lambda style: f"c{style.colour}" if style.in_front else "rest"
+    return templates
+
+
+def html_page(report: Report, figures: Figures) -> str:
+    """Write the page."""
+    page = _templates().get_template("page.html")
+    return page.render(report=report, figures=figures, version=__version__).lstrip()
+
+
+def svg_files(figures: Figures) -> dict[str, str]:
+    """Write each figure as a file that stands by itself, by name."""
+    template = _templates().get_template("figure.svg")
+    return {plot.name: template.render(plot=plot).lstrip() for plot in figures.all}
+
+
+def write_report(report: Report, folder: Path) -> list[Path]:
+    """Write everything a report has into a folder.
+
+    Args:
+        report: From `make_report`.
+        folder: Made where it does not exist; files of the same names are overwritten.
+
+    Returns:
+        The files: report.html, report.md, tables.tex, runs.csv, table.csv, and figures/*.svg.
+
+    Example:
+        >>> import pandas as pd, tempfile
+        >>> from arelu_meta.analysis import Findings
+        >>> from arelu_meta.reporting import make_report
+        >>> runs = pd.DataFrame({"activation": ["relu"] * 3 + ["arelu"] * 3, "seed": [0, 1, 2] * 2,
+        ...                      "test/accuracy": [80.0, 82.0, 84.0, 85.0, 88.0, 89.5]})
+        >>> found = Findings("mine", "", "", runs, ("activation",), "activation", "relu", "test/accuracy")
+        >>> [path.name for path in write_report(make_report(found), Path(tempfile.mkdtemp()))]
+        ['report.html', 'report.md', 'tables.tex', 'runs.csv', 'table.csv', 'arms.svg']
+    """
+    figures = draw_figures(report)
+    pictures = {f"figures/{name}.svg": text for name, text in svg_files(figures).items()}
+    captions = {f"figures/{plot.name}.svg": plot.caption for plot in figures.all}
     files = {
-        "report.html": page(said),
-        "report.md": markdown(said, drawn),
-        "report.tex": latex(said, drawn),
-        "runs.csv": findings.runs.to_csv(index=False),
-        "table.csv": frame(said.analysis).to_csv(index=False),
+        "report.html": html_page(report, figures),
+        "report.md": markdown_report(report, captions),
+        "tables.tex": latex_tables((*report.primary_tables, *report.secondary_tables), report.banner),
+        "runs.csv": report.analysis.findings.runs.to_csv(index=False),
+        "table.csv": numbers_frame(report.analysis).to_csv(index=False),
+        **pictures,
     }
-    for name, written in files.items():
-        (folder / name).write_text(written, encoding="utf-8")
-    pictures = [folder / path for png in drawn for path in (png, png.removesuffix(".png") + ".svg")]
-    return [*(folder / name for name in files), *pictures]
+    (folder / "figures").mkdir(parents=True, exist_ok=True)
+    for name, text in files.items():
+        (folder / name).write_text(text, encoding="utf-8")
+    return [folder / name for name in files]
 
 
-def _draw(said: Content, folder: Path) -> dict[str, str]:
-    """Draw the figures as PNG and SVG; gives back their captions by path."""
-    (folder / "figures").mkdir(exist_ok=True)
-    captions = {}
-    for name, (figure, caption) in figures(said).items():
-        for kind in ("png", "svg"):
-            figure.savefig(folder / "figures" / f"{name}.{kind}", dpi=150)
-        captions[f"figures/{name}.png"] = caption
-    return captions
-
-
-def metrics(findings: Findings) -> dict[str, float]:
+def report_metrics(report: Report) -> dict[str, float]:
     """Numbers by name for the parent run: `arelu/test/accuracy_mean`, `arelu/lr_0.01/...`, `arelu/matched/...`.
 
     Only numbers that exist are there: one seed has a mean and an `_n`, but no interval.
     """
-    analysis = analyse(findings)
     named: dict[str, float] = {}
-    for comparison in analysis.all:
+    for comparison in report.analysis.all:
+        setting = [f"{axis}_{value_text(value)}" for axis, value in comparison.setting]
         for arm in comparison.arms:
-            place = _valid("/".join((arm.name, *_setting(comparison), findings.metric)))
-            while f"{place}_n" in named:  # two names that differ in signs MLflow does not take
-                place += "_"
-            numbers = numbers_of(arm)
-            for key in (*LOGGED, *LOGGED_DIFFERENCES):
-                if math.isfinite(numbers[key]):
-                    named[f"{place}_{key}"] = float(numbers[key])
+            path = [arm.name, *setting, *(["matched"] if comparison.matched else []), report.analysis.findings.metric]
+            prefix = _metric_name("/".join(path))
+            while f"{prefix}_n" in named:  # two names that differ in signs MLflow does not take
+                prefix += "_"
+            numbers = arm_numbers(arm)
+            named |= {f"{prefix}_{key}": float(numbers[key]) for key in LOGGED if math.isfinite(numbers[key])}
     return named
 
 
-def _valid(name: str) -> str:
+def _metric_name(name: str) -> str:
     """Make a name that MLflow takes: plain signs, and a path that leads nowhere else.
 
-    >>> _valid("./data/a.npz/../lr=1/test/accuracy")
+    >>> _metric_name("./data/a.npz/../lr=1/test/accuracy")
     'data/a.npz/lr_1/test/accuracy'
     """
     plain = re.sub(r"[^\w./ -]", "_", name, flags=re.ASCII)
-    return "/".join(part for part in plain.split("/") if part.strip(".")) or "_"
+    return "/".join(folder for folder in plain.split("/") if folder.strip(".")) or "_"
 
 
-def _setting(comparison: Comparison) -> list[str]:
-    return [
-        *(f"{axis}_{text(value)}" for axis, value in comparison.setting),
-        *(["matched"] if comparison.matched else []),
-    ]
-
-
-def summary(findings: Findings) -> str:
-    """The verdict, the table and what limits them, for the terminal."""
-    said = content(findings)
-    lines = [said.title, *([said.banner] if said.banner else []), ""]
-    for one in said.verdicts:
-        about = f"{one.about}: " if one.about else ""
-        lines += [f"{about}{one.sentences}", *([one.grounds] if one.grounds else []), ""]
-    for part in said.tables[: len(said.tables) - len(said.analysis.fixed if said.analysis.matched else ())]:
-        lines += [*([part.banner] if part.banner else []), part.title]
-        lines += [text_table(part.table.header, [[cell.text for cell in row] for row in part.table.rows]), ""]
-    lines += [f"note: {note}" for note in said.notes]
-    lines += [f"missing: {cell}" for cell in said.missing]
+def report_summary(report: Report) -> str:
+    """The verdict, the primary tables and what limits them, for the terminal."""
+    banner = [report.banner] if report.banner else []
+    lines = [report.title, *banner, ""]
+    for verdict in report.verdicts:
+        about = f"{verdict.about}: " if verdict.about else ""
+        lines += [f"{about}{verdict.sentences}", *([verdict.evidence] if verdict.evidence else []), ""]
+    for table in report.primary_tables:
+        rows = [[cell.text for cell in row] for row in table.rows]
+        lines += [*banner, table.title, text_table(table.header, rows), ""]
+    lines += [f"note: {note}" for note in report.notes]
+    lines += [f"missing: {cell}" for cell in report.missing]
     return "\n".join(lines).rstrip()

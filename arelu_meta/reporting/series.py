@@ -1,4 +1,4 @@
-"""Lines with bands: curves over training or adaptation, and results over learning rates."""
+"""What line charts show: curves over training or adaptation, results over learning rates, and the style of each arm."""
 
 import math
 from dataclasses import dataclass
@@ -6,25 +6,47 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from arelu_meta.analysis.analyse import Analysis
-from arelu_meta.analysis.arms import Comparison
+from arelu_meta.analysis.arms import Analysis, ArmComparison, explained_arm
+from arelu_meta.analysis.estimates import Estimate, estimate_mean
 from arelu_meta.analysis.findings import Findings
-from arelu_meta.analysis.paired import estimate
-from arelu_meta.analysis.settings import same, text, tuned_axes
-from arelu_meta.reporting.numbers import unit_of
+from arelu_meta.analysis.settings import same_value, setting_label, tuned_axes, value_text
+from arelu_meta.reporting.table import arm_role
 
 MOST_POINTS = 200
+IN_FRONT = 7
+DASHES = ("", "6 3", "2 2", "8 3 2 3")
+COLOURS = (6, 1, 0, 2, 3, 4, 5)  # classes of figure.css: black for the baseline, vermilion for the explained arm
 
 
 @dataclass(frozen=True)
-class Point:
-    """A mean over seeds at one place, with its 95 % interval."""
+class ArmStyle:
+    """How an arm is drawn, the same in every figure."""
 
-    x: float
-    mean: float
-    low: float
-    high: float
-    n: int
+    number: int
+    name: str
+    role: str
+    colour: int
+    dash: str
+    in_front: bool
+    """Whether it has a colour to itself, and is shown from the start where many lines would cover each other."""
+
+
+def arm_styles(analysis: Analysis) -> list[ArmStyle]:
+    """Baseline, explained arm, controls, then the others from the best on, by their ranks in all comparisons."""
+    findings, comparisons = analysis.findings, analysis.primary
+    ranks: dict[str, list[int]] = {}
+    for comparison in comparisons:
+        for rank, arm in enumerate(comparison.arms):
+            ranks.setdefault(arm.name, []).append(rank)
+    best = sorted(ranks, key=lambda name: sum(ranks[name]) / len(ranks[name]))
+    subjects = [explained_arm(findings, comparison) for comparison in comparisons]
+    first = [name for name in (findings.baseline, *subjects, *findings.controls) if name in ranks]
+    styles = []
+    for number, name in enumerate(dict.fromkeys([*filter(None, first), *best])):
+        dash = DASHES[number // IN_FRONT % len(DASHES)]
+        colour = COLOURS[number % len(COLOURS)]
+        styles.append(ArmStyle(number, name, arm_role(findings, name), colour, dash, number < IN_FRONT))
+    return styles
 
 
 @dataclass(frozen=True)
@@ -35,84 +57,80 @@ class LineChart:
     """For file names."""
     title: str
     xlabel: str
-    ylabel: str
-    lines: dict[str, list[Point]]
+    unit: str
+    lines: dict[str, list[tuple[float, Estimate]]]
+    """By arm: places on the x axis, each with the mean over seeds and its 95 % interval."""
     log: bool = False
     steps: bool = False
     """Whether the quantity is counted."""
 
     @property
-    def unit(self) -> str:
-        """The unit of the values."""
-        return unit_of(self.ylabel, (point.mean for points in self.lines.values() for point in points))
-
-    @property
     def seeds(self) -> str:
         """How many seeds stand behind the points."""
-        sizes = {point.n for points in self.lines.values() for point in points}
+        sizes = {estimate.n for points in self.lines.values() for _, estimate in points}
         return f"n = {min(sizes)}" + (f" to {max(sizes)}" if len(sizes) > 1 else "") + " seeds" if sizes else "n = 0"
 
 
-def curves(findings: Findings, comparison: Comparison) -> list[LineChart]:
-    """A chart per metric that curves were kept of, each arm at its setting."""
+def curve_charts(findings: Findings, comparison: ArmComparison) -> list[LineChart]:
+    """A chart per metric that curves were logged of, each arm at its setting."""
     table = findings.curves
     if table is None or table.empty:
         return []
     charts = []
-    table = table.assign(**{findings.arm: [text(value) for value in table[findings.arm]]})
+    table = table.assign(**{findings.arm: [value_text(value) for value in table[findings.arm]]})
     for metric, rows in table.groupby("metric", sort=False):
         lines = {}
         for arm in comparison.arms:
             own = rows[rows[findings.arm] == arm.name]
             for axis, value in arm.setting:
-                fits = {one for one in own[axis].unique() if same(one, value)}
+                fits = {one for one in own[axis].unique() if same_value(one, value)}
                 own = own[own[axis].isin(fits)]
             points = _points(own)
             if points:
                 lines[arm.name] = points
         if lines:
-            step = "inner step" if "inner_step" in str(metric) else findings.step
-            charts.append(LineChart(_key(str(metric)), str(metric), step, str(metric), lines, steps=True))
+            step = "inner step" if "inner_step" in metric else findings.step
+            unit = findings.units.get(metric, "")
+            charts.append(LineChart(file_name(metric), metric, step, unit, lines, steps=True))
     return charts
 
 
-def _points(rows: pd.DataFrame) -> list[Point]:
+def _points(rows: pd.DataFrame) -> list[tuple[float, Estimate]]:
     """Mean and interval at every step that all seeds of the arm reached; thinned out to what a figure can show."""
     table = rows.pivot_table(index="step", columns="seed", values="value", aggfunc="last", dropna=False).dropna()
     if len(table) > MOST_POINTS:
         table = table.iloc[np.unique(np.linspace(0, len(table) - 1, MOST_POINTS).round().astype(int))]
-    found = ((float(step), estimate(values.to_numpy(dtype=float))) for step, values in table.iterrows())
-    return [Point(step, one.mean, one.low, one.high, one.n) for step, one in found if math.isfinite(one.mean)]
+    points = ((float(step), estimate_mean(values.to_numpy(dtype=float))) for step, values in table.iterrows())
+    return [(step, estimate) for step, estimate in points if math.isfinite(estimate.mean)]
 
 
-def over_rates(analysis: Analysis) -> list[LineChart]:
-    """The judged metric over each numeric tuned axis, where it is the only one; empty without such an axis."""
+def rate_charts(analysis: Analysis) -> list[LineChart]:
+    """The tested metric over the tuned axis, where there is one and it is a number; a chart per other setting."""
     findings, axes = analysis.findings, tuned_axes(analysis.findings)
     if len(axes) != 1 or not pd.api.types.is_numeric_dtype(findings.runs[axes[0]]):
         return []
     positive = bool((findings.runs[axes[0]] > 0).all())
+    unit = findings.units.get(findings.metric, "")
     charts: dict[str, LineChart] = {}
     for comparison in analysis.fixed:
-        setting = dict(comparison.setting)
-        rate = float(setting.pop(axes[0]))
-        where = ", ".join(f"{axis} = {text(value)}" for axis, value in setting.items())
-        key = _key(f"over {axes[0]} {where}")
-        title = f"{findings.metric} over {axes[0]}" + (f", {where}" if where else "")
-        chart = charts.setdefault(key, LineChart(key, title, axes[0], findings.metric, {}, log=positive))
+        rate = float(dict(comparison.setting)[axes[0]])
+        others = setting_label(tuple(pair for pair in comparison.setting if pair[0] != axes[0]))
+        key = file_name(f"over {axes[0]} {others}")
+        title = f"{findings.metric} over {axes[0]}" + (f", {others}" if others else "")
+        chart = charts.setdefault(key, LineChart(key, title, axes[0], unit, {}, log=positive))
         for arm in comparison.arms:
-            one = arm.estimate
-            if math.isfinite(one.mean):
-                chart.lines.setdefault(arm.name, []).append(Point(rate, one.mean, one.low, one.high, one.n))
+            if math.isfinite(arm.estimate.mean):
+                chart.lines.setdefault(arm.name, []).append((rate, arm.estimate))
     for chart in charts.values():
         for points in chart.lines.values():
-            points.sort(key=lambda point: point.x)
+            points.sort(key=lambda point: point[0])
     return [chart for chart in charts.values() if any(len(points) > 1 for points in chart.lines.values())]
 
 
-def _key(name: str) -> str:
-    """A part of a file name.
+def file_name(name: str) -> str:
+    """Turn the name of a metric into a part of a file name.
 
-    >>> _key("test/accuracy_by_inner_step")
+    >>> file_name("test/accuracy_by_inner_step")
     'test-accuracy_by_inner_step'
     """
     return "".join(sign if sign.isalnum() or sign in "_.-" else "-" for sign in name).strip("-")

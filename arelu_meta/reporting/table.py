@@ -1,25 +1,24 @@
-"""The table of a comparison: one set of rows that Markdown, LaTeX, HTML and the terminal all show."""
+"""The tables of a report: one set of rows that Markdown, LaTeX, HTML and the terminal all show, and table.csv."""
 
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from arelu_meta.analysis.arms import ALPHA, Arm, Comparison
-from arelu_meta.analysis.controls import Control
-from arelu_meta.analysis.estimates import Estimate
+import pandas as pd
+
+from arelu_meta.analysis.arms import ALPHA, Analysis, Arm, ArmComparison, Control, SourceKey
+from arelu_meta.analysis.estimates import Estimate, detectable_difference
 from arelu_meta.analysis.findings import Findings
-from arelu_meta.analysis.matching import decades_from
-from arelu_meta.analysis.power import detectable_difference
-from arelu_meta.analysis.published import SourceKey, published_sources, published_value
-from arelu_meta.analysis.settings import text
-from arelu_meta.reporting.numbers import NONE, Numbers, p_value
+from arelu_meta.analysis.settings import decades_from, value_text
+from arelu_meta.reporting.numbers import NONE, NumberFormat, p_value
 from arelu_meta.reporting.words import counted
 
 DETECTABLE = "smallest true difference found with 80 % power at the corrected level"
+PERMUTATION = "exact sign-flip permutation test, not corrected"
 
 
 @dataclass(frozen=True)
-class Cell:
+class TableCell:
     """What is shown, and what it is sorted by."""
 
     text: str
@@ -27,24 +26,25 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Column:
+class TableColumn:
     """A heading, what it means, and a cell per arm."""
 
     heading: str
     meaning: str
-    cells: tuple[Cell, ...]
+    cells: tuple[TableCell, ...]
 
     @property
-    def of_words(self) -> bool:
-        """Whether it is read from the left."""
+    def is_text(self) -> bool:
+        """Whether it is aligned left."""
         return all(isinstance(cell.order, str) for cell in self.cells)
 
 
 @dataclass(frozen=True)
-class Table:
-    """Columns side by side."""
+class ReportTable:
+    """Columns side by side, under a title."""
 
-    columns: tuple[Column, ...]
+    title: str
+    columns: tuple[TableColumn, ...]
 
     @property
     def header(self) -> tuple[str, ...]:
@@ -52,142 +52,109 @@ class Table:
         return tuple(column.heading for column in self.columns)
 
     @property
-    def rows(self) -> list[tuple[Cell, ...]]:
+    def rows(self) -> list[tuple[TableCell, ...]]:
         """The cells, arm by arm."""
         return list(zip(*(column.cells for column in self.columns), strict=True))
 
+    @property
+    def legend(self) -> tuple[str, ...]:
+        """What the columns mean, a line each."""
+        return tuple(f"{column.heading}: {column.meaning}" for column in self.columns if column.meaning)
 
-def role(findings: Findings, name: str) -> str:
+
+def _text_column(heading: str, words: Iterable[str]) -> TableColumn:
+    return TableColumn(heading, "", tuple(TableCell(word, word) for word in words))
+
+
+def _column(heading: str, meaning: str, values: Iterable[float], write: "NumberFormat | None") -> TableColumn:
+    """Plain numbers, or p values where there is no format for them."""
+    cells = (TableCell(write.value(value) if write else p_value(value), value) for value in values)
+    return TableColumn(heading, meaning, tuple(cells))
+
+
+def _counts(meaning: str, counts: Iterable[int]) -> TableColumn:
+    return TableColumn("n", meaning, tuple(TableCell(str(count), count) for count in counts))
+
+
+def _estimates(
+    heading: str, meaning: str, estimates: Iterable[Estimate | None], numbers: NumberFormat, *, signed: bool
+) -> TableColumn:
+    cells = (
+        TableCell(numbers.with_interval(one, signed=signed), one.mean) if one else TableCell(NONE, math.nan)
+        for one in estimates
+    )
+    return TableColumn(heading, meaning, tuple(cells))
+
+
+def arm_role(findings: Findings, name: str) -> str:
     """What an arm is there for."""
     if name == findings.baseline:
         return "baseline"
     return f"control: lacks {findings.controls[name]}" if name in findings.controls else ""
 
 
-def table(findings: Findings, comparison: Comparison, numbers: Numbers) -> Table:
-    """Lay a comparison out."""
-    columns = _who(findings, comparison)
-    if comparison.matched:
-        columns += _chosen(comparison)
-    columns += _values(findings, comparison, numbers)
-    if any(arm.difference is not None for arm in comparison.arms):
-        columns += _differences(findings, comparison, numbers)
-    columns += _by_episode(comparison, numbers)
-    return Table((*columns, *_published(findings, comparison, numbers)))
-
-
-def control_table(controls: Sequence[Control], subject: str, numbers: Numbers) -> Table:
-    """Lay out the explained arm less each of its controls."""
-    pairs = [control.difference for control in controls]
-    points = f" ({numbers.points})" if numbers.points else ""
-    ps = tuple(Cell(p_value(one.p_holm) + (" *" if one.p_holm < ALPHA else ""), one.p_holm) for one in controls)
-    limits = (detectable_difference(pair.sd, pair.n, alpha=ALPHA / len(controls)) for pair in pairs)
-    return Table(
-        (
-            _words("control", [control.arm for control in controls]),
-            _words("lacks", [control.takes_away for control in controls]),
-            Column("n", "seeds that both have", tuple(Cell(str(pair.n), pair.n) for pair in pairs)),
-            _estimates(
-                f"{subject} less control{points}",
-                "mean paired difference, 95 % interval of each by itself",
-                (pair.estimate for pair in pairs),
-                numbers,
-            ),
-            Column("p", f"paired t test, Holm-corrected over {counted(len(controls), 'control')}; * is below 0.05", ps),
-            Column(
-                "p perm.",
-                "exact sign-flip permutation test, not corrected",
-                tuple(Cell(p_value(pair.p_permutation), pair.p_permutation) for pair in pairs),
-            ),
-            _plain("detectable", DETECTABLE, limits, numbers),
-        )
-    )
-
-
-def _words(heading: str, words: Iterable[str]) -> Column:
-    return Column(heading, "", tuple(Cell(word, word) for word in words))
-
-
-def _estimates(heading: str, meaning: str, estimates: Iterable[Estimate | None], numbers: Numbers) -> Column:
-    cells = (Cell(numbers.signed_with_interval(one), one.mean) if one else Cell(NONE, math.nan) for one in estimates)
-    return Column(heading, meaning, tuple(cells))
-
-
-def _plain(heading: str, meaning: str, values: Iterable[float], numbers: Numbers) -> Column:
-    return Column(heading, meaning, tuple(Cell(numbers.value(value), value) for value in values))
-
-
-def _who(findings: Findings, comparison: Comparison) -> list[Column]:
-    names = [arm.name for arm in comparison.arms]
-    roles = [role(findings, name) for name in names]
-    return [_words(findings.arm, names), *([_words("role", roles)] if any(roles) else [])]
-
-
-def _values(findings: Findings, comparison: Comparison, numbers: Numbers) -> list[Column]:
+def comparison_table(findings: Findings, comparison: ArmComparison, numbers: NumberFormat) -> ReportTable:
+    """Lay a comparison out: names, chosen settings, means, differences to the baseline, published values."""
     arms = comparison.arms
+    names = [arm.name for arm in arms]
+    roles = [arm_role(findings, name) for name in names]
     unit = f" ({numbers.unit})" if numbers.unit else ""
-    means = tuple(Cell(numbers.with_interval(arm.estimate), arm.estimate.mean) for arm in arms)
-    return [
-        Column("n", "seeds with a result", tuple(Cell(str(arm.estimate.n), arm.estimate.n) for arm in arms)),
-        Column(f"mean{unit}", f"{findings.metric}, mean over seeds with Student's 95 % interval", means),
-        _plain("sd", "standard deviation over seeds", (arm.sd for arm in arms), numbers),
+    mean = f"{findings.metric}, mean over seeds with Student's 95 % interval"
+    columns = [
+        _text_column(findings.arm, names),
+        *([_text_column("role", roles)] if any(roles) else []),
+        *(_choice_columns(comparison) if comparison.matched else []),
+        _counts("seeds with a result", (arm.estimate.n for arm in arms)),
+        _estimates(f"mean{unit}", mean, (arm.estimate for arm in arms), numbers, signed=False),
+        _column("sd", "standard deviation over seeds", (arm.sd for arm in arms), numbers),
+        *_difference_columns(findings, comparison, numbers),
     ]
+    # Published figures of another metric stand beside that metric, in a table of their own.
+    others = findings.other_metrics
+    elsewhere = {others[metric] for metric in others if any(metric in arm.other_metrics for arm in arms)}
+    sources = [key for key in comparison.published_sources if key[0] not in elsewhere - {findings.metric}]
+    for number, source in enumerate(sources, 1):
+        heading = "published" if len(sources) == 1 else f"published {number}"
+        columns.append(_published(heading, source, source, arms, numbers))
+    title = ", ".join(text for text in (findings.metric, comparison.label, comparison.seeds) if text)
+    return ReportTable(title, tuple(columns))
 
 
-def _differences(findings: Findings, comparison: Comparison, numbers: Numbers) -> list[Column]:
+def _published(
+    heading: str, source: SourceKey, meaning: Sequence[str], arms: Sequence[Arm], numbers: NumberFormat
+) -> TableColumn:
+    """What one source published; its protocol is never mixed with another's in a column."""
+    values = (arm.published_value(source) for arm in arms)
+    return _column(heading, ", ".join(text for text in meaning if text), values, numbers)
+
+
+def _difference_columns(findings: Findings, comparison: ArmComparison, numbers: NumberFormat) -> list[TableColumn]:
+    """Paired differences to the baseline with their tests; none where there is no baseline."""
     arms = comparison.arms
-    points = f" ({numbers.points})" if numbers.points else ""
-    estimates = [arm.difference.estimate if arm.difference else None for arm in arms]
-    flips = [arm.difference.p_permutation if arm.difference else math.nan for arm in arms]
-    tests = f"Holm-corrected over {counted(len(comparison.tested), 'arm')}; * is below 0.05: detectable"
-    return [
-        _estimates(
-            f"to {findings.baseline}{points}",
-            "mean paired difference over shared seeds, 95 % interval of each by itself",
-            estimates,
-            numbers,
-        ),
-        Column("p", f"paired t test, {tests}", tuple(_p(arm) for arm in arms)),
-        Column("p perm.", "exact sign-flip permutation test, not corrected", tuple(Cell(p_value(p), p) for p in flips)),
-        _plain("detectable", DETECTABLE, (arm.detectable for arm in arms), numbers),
-    ]
+    pairs = [arm.difference for arm in arms]
+    columns: list[TableColumn] = []
+    if any(pairs):
+        unit = f" ({numbers.difference_unit})" if numbers.difference_unit else ""
+        tests = f"Holm-corrected over {counted(len(comparison.tested), 'arm')}; * is below 0.05: detectable"
+        meaning = "mean paired difference over shared seeds, 95 % interval of each by itself"
+        estimates = [pair.estimate if pair else None for pair in pairs]
+        ps = tuple(TableCell(p_value(arm.p_holm) + (" *" if arm.differs else ""), arm.p_holm) for arm in arms)
+        columns += [
+            _estimates(f"to {findings.baseline}{unit}", meaning, estimates, numbers, signed=True),
+            TableColumn("p", f"paired t test, {tests}", ps),
+            _column("p perm.", PERMUTATION, (pair.p_permutation if pair else math.nan for pair in pairs), None),
+            _column("detectable", DETECTABLE, (arm.detectable for arm in arms), numbers),
+        ]
+    episodes = [arm.episodes.together if arm.episodes else None for arm in arms]
+    if any(episodes):
+        size = max(pair.n for pair in episodes if pair)
+        meaning = f"paired difference over {size} fixed test episodes: holds for these networks, not for another seed"
+        columns.append(_estimates("by episode", meaning, episodes, numbers, signed=True))
+    return columns
 
 
-def _p(arm: Arm) -> Cell:
-    return Cell(p_value(arm.p_holm) + (" *" if arm.apart else ""), arm.p_holm)
-
-
-def _by_episode(comparison: Comparison, numbers: Numbers) -> list[Column]:
-    pairs = [arm.episodes.together if arm.episodes else None for arm in comparison.arms]
-    if not any(pairs):
-        return []
-    size = max(pair.n for pair in pairs if pair)
-    meaning = f"paired difference over {size} fixed test episodes: holds for these networks, not for another seed"
-    return [_estimates("by episode", meaning, pairs, numbers)]
-
-
-def _published(findings: Findings, comparison: Comparison, numbers: Numbers) -> list[Column]:
-    """A column for each source, but for figures that stand beside the further measure they are of."""
-    elsewhere = {
-        published
-        for metric, published in findings.further.items()
-        if any(metric in arm.further for arm in comparison.arms)
-    }
-    sources: list[SourceKey] = [
-        source for source in published_sources(comparison.arms) if source[0] not in elsewhere - {findings.metric}
-    ]
-    return [
-        _plain(
-            "published" if len(sources) == 1 else f"published {number}",
-            ", ".join(part for part in source if part),
-            (published_value(arm, source) for arm in comparison.arms),
-            numbers,
-        )
-        for number, source in enumerate(sources, 1)
-    ]
-
-
-def _chosen(comparison: Comparison) -> list[Column]:
+def _choice_columns(comparison: ArmComparison) -> list[TableColumn]:
+    """The setting that each arm chose, and its shift against the baseline's in decades."""
     columns = []
     baseline = comparison.arm(comparison.baseline)
     for axis in (axis for axis, _ in comparison.arms[0].setting if axis not in dict(comparison.setting)):
@@ -195,13 +162,100 @@ def _chosen(comparison: Comparison) -> list[Column]:
         for arm in comparison.arms:
             value = dict(arm.setting)[axis]
             edge = " (edge)" if arm.choice and axis in arm.choice.at_edge else ""
-            cells.append(Cell(text(value) + edge, value if isinstance(value, int | float) else str(value)))
-        columns.append(Column(f"best {axis}", "chosen on the validation metric's mean over seeds", tuple(cells)))
+            cells.append(TableCell(value_text(value) + edge, value if isinstance(value, int | float) else str(value)))
+        columns.append(TableColumn(f"best {axis}", "chosen on the validation metric's mean over seeds", tuple(cells)))
         shifts = [
             decades_from(arm.setting, baseline.setting, axis) if baseline else math.nan for arm in comparison.arms
         ]
         if any(math.isfinite(shift) for shift in shifts):
-            written = Numbers(1)
-            shifted = tuple(Cell(written.signed(shift), shift) for shift in shifts)
-            columns.append(Column("decades", f"best {axis} against the baseline's, in powers of ten", shifted))
+            shifted = tuple(TableCell(NumberFormat(1).signed(shift), shift) for shift in shifts)
+            columns.append(TableColumn("decades", f"best {axis} against the baseline's, in powers of ten", shifted))
     return columns
+
+
+def control_table(controls: Sequence[Control], subject: str, label: str, numbers: NumberFormat) -> ReportTable:
+    """Lay out the explained arm less each of its controls."""
+    pairs = [control.difference for control in controls]
+    unit = f" ({numbers.difference_unit})" if numbers.difference_unit else ""
+    ps = tuple(TableCell(p_value(one.p_holm) + (" *" if one.p_holm < ALPHA else ""), one.p_holm) for one in controls)
+    tests = f"paired t test, Holm-corrected over {counted(len(controls), 'control')}; * is below 0.05"
+    meaning = "mean paired difference, 95 % interval of each by itself"
+    limits = (detectable_difference(pair.sd, pair.n, alpha=ALPHA / len(controls)) for pair in pairs)
+    columns = (
+        _text_column("control", (control.arm for control in controls)),
+        _text_column("lacks", (control.lacks for control in controls)),
+        _counts("seeds that both have", (pair.n for pair in pairs)),
+        _estimates(f"{subject} less control{unit}", meaning, (pair.estimate for pair in pairs), numbers, signed=True),
+        TableColumn("p", tests, ps),
+        _column("p perm.", PERMUTATION, (pair.p_permutation for pair in pairs), None),
+        _column("detectable", DETECTABLE, limits, numbers),
+    )
+    return ReportTable(f"{subject} against its controls" + (f", {label}" if label else ""), columns)
+
+
+def other_metrics_table(findings: Findings, comparison: ArmComparison) -> ReportTable | None:
+    """Other metrics of the same runs, not tested, and what was published of them; None where runs have none."""
+    arms = comparison.arms
+    columns = [_text_column(findings.arm, (arm.name for arm in arms))]
+    for metric, published in findings.other_metrics.items():
+        estimates = [arm.other_metrics.get(metric) for arm in arms]
+        means = [estimate.mean for estimate in estimates if estimate is not None]
+        if not means:
+            continue
+        numbers = NumberFormat.for_values(means, findings.units.get(metric, ""))
+        meaning = "mean over seeds with Student's 95 % interval"
+        columns.append(_estimates(metric, meaning, estimates, numbers, signed=False))
+        sources = [source for source in comparison.published_sources if source[0] == published]
+        for number, source in enumerate(sources, 1):
+            heading = f"published {published}" + (f" ({number})" if len(sources) > 1 else "")
+            columns.append(_published(heading, source, source[1:], arms, NumberFormat(2)))
+    title = "further measures of the same runs" + (f", {comparison.label}" if comparison.label else "")
+    return ReportTable(title, tuple(columns)) if len(columns) > 1 else None
+
+
+def arm_numbers(arm: Arm) -> dict[str, float]:
+    """All numbers of an arm by name; NaN where there is none."""
+    pair, episodes = arm.difference, arm.episodes.together if arm.episodes else None
+    return {
+        "n": arm.estimate.n,
+        "mean": arm.estimate.mean,
+        "sd": arm.sd,
+        "ci95_low": arm.estimate.low,
+        "ci95_high": arm.estimate.high,
+        "difference": pair.estimate.mean if pair else math.nan,
+        "difference_n": pair.n if pair else math.nan,
+        "difference_sd": pair.sd if pair else math.nan,
+        "difference_ci95_low": pair.estimate.low if pair else math.nan,
+        "difference_ci95_high": pair.estimate.high if pair else math.nan,
+        "p_t": pair.p_t if pair else math.nan,
+        "p_t_holm": arm.p_holm,
+        "p_permutation": pair.p_permutation if pair else math.nan,
+        "p_permutation_holm": arm.p_permutation_holm,
+        "detectable": arm.detectable,
+        "episodes_difference": episodes.mean if episodes else math.nan,
+        "episodes_ci95_low": episodes.low if episodes else math.nan,
+        "episodes_ci95_high": episodes.high if episodes else math.nan,
+        "episodes_n": episodes.n if episodes else math.nan,
+    }
+
+
+def numbers_frame(analysis: Analysis) -> pd.DataFrame:
+    """Every number of an analysis, a row per arm and setting; `view` tells fixed settings from matched ones."""
+    findings = analysis.findings
+    rows = []
+    for comparison in analysis.all:
+        sources = comparison.published_sources
+        names = ["published" if number == 1 else f"published_{number}" for number in range(1, len(sources) + 1)]
+        for arm in comparison.arms:
+            rows.append(
+                {
+                    "view": "matched" if comparison.matched else "fixed",
+                    **{axis: arm.name if axis == findings.arm else dict(arm.setting)[axis] for axis in findings.axes},
+                    "role": arm_role(findings, arm.name),
+                    "metric": findings.metric,
+                    **arm_numbers(arm),
+                    **{name: arm.published_value(source) for name, source in zip(names, sources, strict=True)},
+                    "seconds": arm.seconds,
+                }
+            )
+    return pd.DataFrame(rows)

@@ -1,6 +1,34 @@
-"""Counts and lists as sentences have them."""
+"""The verdict in words: two sentences that follow from the numbers and from nothing else, and the evidence for them."""
 
+import math
 from collections.abc import Sequence
+from dataclasses import dataclass
+
+from arelu_meta.analysis.arms import (
+    ALPHA,
+    Arm,
+    ArmComparison,
+    Control,
+    against_controls,
+    count_better_and_worse,
+    explained_arm,
+    is_better,
+)
+from arelu_meta.analysis.findings import Findings
+from arelu_meta.analysis.settings import setting_label
+from arelu_meta.reporting.numbers import NumberFormat, p_value
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a comparison comes to."""
+
+    sentences: str
+    """Whether arms differ from the baseline, and what the controls explain of it."""
+    evidence: str = ""
+    """The test and its circumstances, what else was found, and what was not tried."""
+    about: str = ""
+    """The setting, where a report has several."""
 
 
 def counted(number: int, noun: str) -> str:
@@ -12,19 +40,168 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}{'s' * (number != 1)}"
 
 
-def are(number: int) -> str:
-    """Write the verb that goes with a number of things.
+def listed(words: Sequence[str], *, verb: bool = False) -> str:
+    """Write a list into a sentence, if wanted with the verb that goes with it.
 
-    >>> are(1), are(0)
-    ('is', 'are')
+    >>> listed(["a"]), listed(["a", "b", "c"]), listed(["a"], verb=True)
+    ('a', 'a, b and c', 'a is')
     """
-    return "is" if number == 1 else "are"
+    text = words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
+    return f"{text} {'is' if len(words) == 1 else 'are'}" if verb else text
 
 
-def listed(words: Sequence[str]) -> str:
-    """Write a list into a sentence.
+def make_verdict(findings: Findings, comparison: ArmComparison, numbers: NumberFormat, about: str = "") -> Verdict:
+    """Judge a comparison."""
+    baseline = comparison.arm(findings.baseline)
+    circumstances = f"{findings.metric}: {_circumstances(findings, comparison)}."
+    if baseline is None or math.isnan(baseline.estimate.mean):
+        reason = f"no run of the baseline {findings.baseline} has a result"
+        return Verdict(f"Nothing can be compared: {reason}.", circumstances, about)
+    if all(arm is baseline or not arm.estimate.n for arm in comparison.arms):
+        reason = f"{findings.baseline} is the only arm with a result"
+        return Verdict(f"Nothing can be compared: {reason}.", circumstances, about)
+    if not comparison.tested:
+        return Verdict(_untested(findings, comparison, numbers), circumstances, about)
+    subject = comparison.arm(explained_arm(findings, comparison))
+    differing = [arm for arm in comparison.tested if arm.differs]
+    named: Arm | None
+    if subject is not None and subject in comparison.tested:
+        named, first = subject, _subject_sentence(findings, subject, numbers)
+    else:  # the best of the arms that differ, or the worst where none is better
+        better = count_better_and_worse(findings, differing)[0]
+        named = (differing[0] if better else differing[-1]) if differing else None
+        first = _count_sentence(findings, comparison, named, numbers)
+    controls = against_controls(findings, comparison)
+    if subject is not None and controls:
+        second = _control_sentence(findings, subject, controls)
+    else:
+        second = _power_sentence(comparison, numbers)
+    return Verdict(f"{first} {second}", _evidence(findings, comparison, named, numbers), about)
 
-    >>> listed(["a"]), listed(["a", "b", "c"])
-    ('a', 'a, b and c')
-    """
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
+
+def _circumstances(findings: Findings, comparison: ArmComparison) -> str:
+    """Say under which settings, for how many seeds, and by which protocol and budget."""
+    texts = [comparison.label, comparison.seeds]
+    if "protocol" in findings.protocol:
+        texts.append(f"protocol {findings.protocol['protocol']}")
+    if findings.budget < 1:
+        texts.append(f"only {100 * findings.budget:g} % of the full training")
+    return ", ".join(text for text in texts if text)
+
+
+def _untested(findings: Findings, comparison: ArmComparison, numbers: NumberFormat) -> str:
+    """Say why no test could be made, and the best mean."""
+    best, differences = comparison.arms[0], [arm.difference for arm in comparison.arms if arm.difference is not None]
+    mean = f"The best mean is that of {best.name}, {f'{numbers.value(best.estimate.mean)} {numbers.unit}'.rstrip()}."
+    if not any(difference.n for difference in differences):
+        return f"No arm shares a seed with {findings.baseline}, so that nothing can be compared in pairs. {mean}"
+    if any(difference.constant for difference in differences):
+        return f"Differences to {findings.baseline} do not vary over seeds and cannot be tested. {mean}"
+    return f"A single seed cannot tell a difference to {findings.baseline} from chance. {mean}"
+
+
+def _size(arm: Arm, numbers: NumberFormat) -> str:
+    """Write the difference of a tested arm to the baseline with its interval."""
+    assert arm.difference is not None  # noqa: S101 - only tested arms come here
+    found = arm.difference.estimate
+    interval = f"95 % interval {numbers.signed(found.low)} to {numbers.signed(found.high)}"
+    return f"{f'{numbers.signed(found.mean)} {numbers.difference_unit}'.rstrip()}, {interval}"
+
+
+def _subject_sentence(findings: Findings, arm: Arm, numbers: NumberFormat) -> str:
+    """Say whether the explained arm differs from the baseline, and by how much."""
+    if not arm.differs:
+        what = f"No difference between {arm.name} and {findings.baseline} is detectable"
+    else:
+        how = "better" if arm.difference is not None and is_better(findings, arm.difference) else "worse"
+        what = f"{arm.name} is detectably {how} than {findings.baseline}"
+    return f"{what} on {findings.metric}: {_size(arm, numbers)}."
+
+
+def _count_sentence(findings: Findings, comparison: ArmComparison, named: Arm | None, numbers: NumberFormat) -> str:
+    """Say how many arms differ from the baseline, and name one with its size."""
+    arms = counted(len(comparison.tested), "arm")
+    if named is None:
+        return f"No difference is detectable: of {arms} none differs from {findings.baseline} on {findings.metric}."
+    good, bad = count_better_and_worse(findings, comparison.tested)
+    verb = "is" if good == 1 else "are"
+    counts = f"{good} {verb} detectably better than {findings.baseline} on {findings.metric} and {bad} worse"
+    which = f"the {'best' if good else 'worst'} is {named.name}"
+    return f"Of {arms}, {counts}; {which}: {_size(named, numbers)}."
+
+
+def _control_sentence(findings: Findings, subject: Arm, controls: list[Control]) -> str:
+    """Say which controls differ from the arm; where it has an advantage, that tells what the advantage needs."""
+    differing = [control for control in controls if control.p_holm < ALPHA]
+    ahead = [control for control in differing if is_better(findings, control.difference)]
+    behind = [control for control in differing if control not in ahead]
+    alike = [control for control in controls if control not in differing]
+    clauses = []
+    if subject.differs and subject.difference is not None and is_better(findings, subject.difference):
+        groups = ((ahead, "it is worse"), (behind, "it is better"), (alike, "no difference is detectable"))
+        for group, words in groups:
+            lacking = ", or ".join(f"without {control.lacks}" for control in group) + "," * (len(group) > 1)
+            clauses += [f"{lacking} {words}"] if group else []
+        text = "; ".join(clauses)
+        return f"{text[0].upper()}{text[1:]}."
+    if not differing:
+        return f"None of its controls differs detectably from {subject.name}."
+    groups = ((behind, "detectably better"), (ahead, "detectably worse"), (alike, "not detectably different"))
+    for group, words in groups:
+        clauses += [f"{listed([control.arm for control in group], verb=True)} {words}"] if group else []
+    return f"Of its controls, {'; '.join(clauses)}."
+
+
+def _power_sentence(comparison: ArmComparison, numbers: NumberFormat) -> str:
+    """Say how large a difference has to be for this design to detect it."""
+    limits = [numbers.value(arm.detectable) for arm in comparison.arms if math.isfinite(arm.detectable)]
+    if not limits:
+        return "What the design could have detected cannot be said: the differences do not vary."
+    low, high = min(limits, key=float), max(limits, key=float)
+    size = f"{low if low == high else f'{low} to {high} (by arm)'} {numbers.difference_unit}".strip()
+    return f"True differences from {size} on would have been detected with 80 % power; smaller ones may be there."
+
+
+def _evidence(findings: Findings, comparison: ArmComparison, arm: Arm | None, numbers: NumberFormat) -> str:
+    """What a verdict rests on, for the arm whose difference is stated; None where no arm differs."""
+    explained = arm is not None and arm.name == explained_arm(findings, comparison)
+    if arm is None:
+        p = f"no p below {ALPHA:g}"
+    else:
+        written = p_value(arm.p_holm)
+        p = (f"p {written}" if written.startswith("<") else f"p = {written}") + (
+            "" if explained else f" for {arm.name}"
+        )
+    over = f", Holm-corrected over {len(comparison.tested)} arms" if len(comparison.tested) > 1 else ""
+    texts = [f"The paired t test gives {p}{over} ({_circumstances(findings, comparison)})."]
+    if arm is not None and explained:
+        # Without controls the second sentence says what could have been detected.
+        if findings.controls and not arm.differs and math.isfinite(arm.detectable):
+            texts.append(_missed(arm, numbers))
+        others = [other for other in comparison.tested if other is not arm]
+        good, bad = count_better_and_worse(findings, others)
+        counts = f"{good} {'is' if good == 1 else 'are'} detectably better than {findings.baseline} and {bad} worse"
+        texts += [f"Of {counted(len(others), 'arm')} beside {arm.name}, {counts}."] if others else []
+    return " ".join([*texts, *_untried(findings, comparison)])
+
+
+def _missed(arm: Arm, numbers: NumberFormat) -> str:
+    """Say what difference the design would have found, where none was."""
+    if numbers.unit == "%" and arm.detectable > 100:
+        missed = "Not even a true difference of 100 points would have been found with 80 % power"
+        return f"{missed}: the seeds are too few or lie too far apart."
+    size = f"{numbers.value(arm.detectable)} {numbers.difference_unit}".rstrip()
+    return f"A true difference of {size} would have been found with 80 % power."
+
+
+def _untried(findings: Findings, comparison: ArmComparison) -> list[str]:
+    """Name those of the two arms a verdict is about that had no choice, or chose the smallest or largest on offer."""
+    names = (findings.baseline, explained_arm(findings, comparison))
+    arms = [arm for arm in map(comparison.arm, names) if arm is not None]
+    single = [arm.name for arm in arms if arm.choice and arm.choice.candidates == 1]
+    edge = [f"{arm.name} ({setting_label(arm.choice.setting)})" for arm in arms if arm.choice and arm.choice.at_edge]
+    texts = [f"{listed(single)} had no other setting to choose"] if single else []
+    if edge:
+        where = "at the edge of what was tried: a wider grid may decide otherwise"
+        texts.append(f"{listed(edge, verb=True)} best {where}")
+    return [f"But {', and '.join(texts)}."] if texts else []

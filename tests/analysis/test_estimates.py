@@ -1,10 +1,29 @@
+"""Estimates and tests: by hand, against scipy and statsmodels, and on simulated sweeps whose truth is known."""
+
+import itertools
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import stats
+from statsmodels.stats.multitest import multipletests
+from statsmodels.stats.power import TTestPower
 
-from arelu_meta.analysis.estimates import Estimate, mean_interval, proportion_interval
+from arelu_meta.analysis.estimates import (
+    Estimate,
+    detectable_difference,
+    estimate_mean,
+    holm,
+    mean_interval,
+    paired_difference,
+    paired_t_p,
+    paired_t_power,
+    proportion_interval,
+    sign_flip_p,
+    smallest_sign_flip_p,
+    standard_deviation,
+)
 from arelu_meta.errors import InputError
 
 
@@ -74,3 +93,197 @@ def test_no_share_has_no_interval():
     assert math.isnan(estimate.mean)
     assert math.isnan(estimate.low)
     assert estimate.n == 10
+
+
+def test_seeds_are_paired_by_number_not_by_place():
+    """Shared seeds 1 and 3: 5 - 1 = 4 and 9 - 3 = 6; mean 5, sd sqrt(2)."""
+    pair = paired_difference(pd.Series({3: 9.0, 1: 5.0, 7: 100.0}), pd.Series({0: 50.0, 1: 1.0, 3: 3.0}))
+    assert pair.differences.to_dict() == {3: 6.0, 1: 4.0}
+    assert (pair.estimate.mean, pair.n) == (5.0, 2)
+    assert pair.sd == pytest.approx(math.sqrt(2))
+    assert pair.estimate.half_width == pytest.approx(12.7062, rel=1e-5)  # t(0.975, 1) * sd / sqrt(2)
+
+
+def test_paired_test_equals_scipy():
+    random = np.random.default_rng(0)
+    ours, theirs = (pd.Series(random.normal(mean, 2, 7)) for mean in (3, 1))
+    pair = paired_difference(ours, theirs)
+    reference = stats.ttest_rel(ours, theirs)
+    assert pair.p_t == pytest.approx(reference.pvalue, rel=1e-10)
+    interval = reference.confidence_interval()
+    assert (pair.estimate.low, pair.estimate.high) == pytest.approx((interval.low, interval.high), rel=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("others", "mean", "low", "high", "p"),
+    [
+        ((60.1, 76.5, 72.6, 65.2, 56.0), 15.5, 3.5, 27.5, 0.023),
+        ((80.4, 83.0, 79.9, 85.6, 83.4), -0.9, -5.1, 3.3, 0.596),
+        ((84.9, 72.0, 83.0, 70.7, 87.7), 1.9, -10.0, 13.8, 0.682),
+    ],
+    ids=["relu", "arelu_frozen", "relu_gain"],
+)
+def test_a_replay_worked_out_elsewhere(others: tuple[float, ...], mean: float, low: float, high: float, p: float):
+    """Five seeds of AReLU less three other arms, from a script of its own; accuracies here are rounded to a decimal."""
+    pair = paired_difference(pd.Series((84.2, 84.6, 75.9, 82.2, 81.1)), pd.Series(others))
+    assert (pair.estimate.mean, pair.estimate.low, pair.estimate.high) == pytest.approx((mean, low, high), abs=0.06)
+    assert pair.p_t == pytest.approx(p, abs=0.01)
+
+
+def test_one_seed():
+    pair = paired_difference(pd.Series({0: 2.0}), pd.Series({0: 1.5}))
+    assert (pair.estimate.mean, pair.n) == (0.5, 1)
+    assert math.isnan(pair.estimate.low)
+    assert math.isnan(pair.p_t)
+    assert pair.p_permutation == smallest_sign_flip_p(1) == 1.0
+    assert not pair.constant
+
+
+def test_no_shared_seed():
+    pair = paired_difference(pd.Series({0: 2.0}), pd.Series({1: 1.5}))
+    assert pair.n == 0
+    assert math.isnan(pair.estimate.mean)
+    assert math.isnan(pair.p_t)
+    assert math.isnan(pair.p_permutation)
+
+
+def test_identical_arms():
+    values = pd.Series([0.1, 0.2, 0.3])
+    pair = paired_difference(values, values.copy())
+    assert pair.p_t == pair.p_permutation == 1.0
+    assert (pair.estimate.mean, pair.sd) == (0.0, 0.0)
+
+
+def test_the_same_difference_in_every_seed_cannot_be_tested():
+    """0.1 + 0.2 is not 0.3 in binary: what rounding leaves must not become a spread."""
+    values = pd.Series([0.1, 0.7, 1.3, 2.9])
+    pair = paired_difference(values + 0.2, values)
+    assert pair.constant
+    assert math.isnan(pair.p_t)
+    assert pair.p_permutation == 2 / 2**4
+
+
+def test_few_values():
+    assert estimate_mean(np.array([])).n == 0
+    assert math.isnan(standard_deviation(np.array([1.0])))
+    assert math.isnan(paired_t_p(np.array([])))
+
+
+def test_sign_flips_by_hand():
+    """1, 2, -4: sums of the 8 sign patterns are +-7, +-5, +-3, +-1 and the observed one is -1: all 8 reach it."""
+    assert sign_flip_p(np.array([1.0, 2.0, -4.0])) == 1.0
+
+
+@pytest.mark.parametrize("tied", [False, True])
+@pytest.mark.parametrize("size", [2, 5, 8, 10])
+def test_sign_flips_counted_one_by_one(size: int, tied: bool):
+    """Ties too: sums of tenths that are equal on paper differ in the last bits."""
+    differences = np.random.default_rng(size).normal(0.7, 1, size)
+    differences = differences.round(1) if tied else differences
+    sums = np.array([np.dot(signs, differences) for signs in itertools.product((1, -1), repeat=size)]).round(9)
+    assert sign_flip_p(differences) == np.mean(np.abs(sums) >= abs(differences.sum().round(9)))
+
+
+def test_large_samples_are_drawn_and_never_give_zero():
+    """20 equal signs: 2 of 2^20 patterns, about 0.2 of 100,000 draws; the observed pattern keeps p above 0."""
+    assert 0 < sign_flip_p(np.ones(20)) < 1e-3
+    scattered = np.random.default_rng(1).normal(0.4, 1, 20)
+    assert sign_flip_p(scattered) == pytest.approx(stats.ttest_1samp(scattered, 0).pvalue, abs=0.02)
+    assert sign_flip_p(scattered) == sign_flip_p(scattered)
+
+
+@pytest.mark.parametrize(("size", "smallest"), [(1, 1.0), (2, 0.5), (5, 0.0625), (6, 0.03125)])
+def test_cannot_go_below(size: int, smallest: float):
+    assert smallest_sign_flip_p(size) == smallest
+    assert sign_flip_p(np.arange(1.0, size + 1)) == smallest
+
+
+def test_nothing_and_no_difference():
+    assert np.isnan(sign_flip_p(np.array([])))
+    assert np.isnan(smallest_sign_flip_p(0))
+    assert sign_flip_p(np.zeros(4)) == 1.0
+
+
+def test_holm_by_hand():
+    """0.01 * 4, then 0.02 * 3 = 0.06, then 0.022 * 2 = 0.044, raised to 0.06, then 0.9."""
+    assert holm([0.02, 0.01, 0.9, 0.022]) == pytest.approx([0.06, 0.04, 0.9, 0.06])
+
+
+@pytest.mark.parametrize("size", [1, 2, 7, 40])
+def test_holm_equals_statsmodels(size: int):
+    p_values = np.random.default_rng(size).uniform(size=size) ** 3
+    assert holm(p_values) == pytest.approx(multipletests(p_values, method="holm")[1], rel=1e-12)
+
+
+def test_tests_that_could_not_be_made_do_not_count():
+    corrected = holm([0.01, math.nan, 0.04])
+    assert [corrected[0], corrected[2]] == holm([0.01, 0.04])
+    assert math.isnan(corrected[1])
+    assert holm([]) == []
+
+
+@pytest.mark.parametrize("n", [2, 3, 5, 10, 200])
+def test_detectable_difference_equals_statsmodels(n: int):
+    reference = TTestPower().solve_power(nobs=n, alpha=0.05, power=0.8)
+    assert detectable_difference(1.0, n) == pytest.approx(reference, rel=1e-5)
+    assert detectable_difference(2.5, n) == pytest.approx(2.5 * reference, rel=1e-5)
+
+
+@pytest.mark.parametrize("effect", [0.3, 1.0, 2.0])
+def test_power_equals_statsmodels(effect: float):
+    assert paired_t_power(effect, 8, 0.01) == pytest.approx(TTestPower().power(effect, 8, 0.01), abs=1e-7)
+
+
+@pytest.mark.parametrize(("n", "alpha"), [(3, 0.05 / 14), (5, 0.05 / 14), (5, 0.05)])
+def test_detectable_difference_by_simulation(n: int, alpha: float):
+    """At the detectable difference four of five sweeps find it; scipy's noncentral t is NaN for some of these."""
+    truth = detectable_difference(1.0, n, alpha=alpha)
+    sweeps = np.random.default_rng(n).normal(truth, 1, (40_000, n))
+    found = (stats.ttest_1samp(sweeps, 0, axis=1).pvalue < alpha).mean()
+    assert found == pytest.approx(0.8, abs=4 * math.sqrt(0.8 * 0.2 / 40_000))
+
+
+@pytest.mark.parametrize(("sd", "n"), [(1.0, 1), (0.0, 5), (math.nan, 5)])
+def test_no_test_no_limit(sd: float, n: int):
+    assert math.isnan(detectable_difference(sd, n))
+
+
+SWEEPS = 2000
+
+
+def simulated(arms: int, seeds: int, random: np.random.Generator) -> np.ndarray:
+    """Sweeps without any difference between arms, (SWEEPS, 1 + arms, seeds): a seed's luck is shared by all arms."""
+    return 70 + random.normal(0, 3, (SWEEPS, 1, seeds)) + random.normal(0, 1.5, (SWEEPS, 1 + arms, seeds))
+
+
+@pytest.mark.parametrize("seeds", [3, 5, 10])
+def test_intervals_cover_the_truth(seeds: int):
+    """95 % +- 2, of the mean of an arm and of a paired difference."""
+    sweeps = simulated(1, seeds, np.random.default_rng(seeds))
+    means = [estimate_mean(arm) for arm in sweeps[:, 0]]
+    assert np.mean([one.low <= 70 <= one.high for one in means]) == pytest.approx(0.95, abs=0.02)
+    pairs = [estimate_mean(arms[1] - arms[0]) for arms in sweeps]
+    assert np.mean([one.low <= 0 <= one.high for one in pairs]) == pytest.approx(0.95, abs=0.02)
+
+
+@pytest.mark.parametrize(("arms", "seeds"), [(6, 5), (14, 5), (6, 3)])
+def test_false_alarms_in_a_whole_table(arms: int, seeds: int):
+    """Of sweeps without a difference at most 5 % have any arm called detectable, within the luck of 2,000."""
+    sweeps = simulated(arms, seeds, np.random.default_rng(arms + seeds))
+    differences = sweeps[:, 1:] - sweeps[:, :1]
+    alarms = [min(holm([paired_t_p(arm) for arm in table])) < 0.05 for table in differences]
+    assert np.mean(alarms) <= 0.05 + 2 * math.sqrt(0.05 * 0.95 / SWEEPS)
+
+
+def test_false_alarms_of_the_permutation_test():
+    """Seven seeds reach p = 2 / 128; 3 of 64 pairs of patterns lie below 0.05, and 400 sweeps have their luck."""
+    sweeps = simulated(1, 7, np.random.default_rng(7))[:400]
+    alarms = [sign_flip_p(arms[1] - arms[0]) < 0.05 for arms in sweeps]
+    assert np.mean(alarms) == pytest.approx(3 / 64, abs=3 * math.sqrt(0.05 * 0.95 / 400))
+
+
+def test_without_correction_there_would_be_more():
+    """So that the test above cannot pass for want of power: uncorrected, six arms raise false alarms far above 5 %."""
+    sweeps = simulated(6, 5, np.random.default_rng(11))
+    alarms = [min(paired_t_p(arm) for arm in table) < 0.05 for table in sweeps[:, 1:] - sweeps[:, :1]]
+    assert np.mean(alarms) > 0.12

@@ -88,6 +88,6 @@ def sweep(
         "curves": pd.DataFrame(curves) if curves else None,
         "episodes": results,
         "protocol": PROTOCOL,
-        "unit": "%",
+        "units": {"test/accuracy": "%", "validation/accuracy": "%", "test/best_accuracy": "%"},
     }
     return Findings(**(given | fields))

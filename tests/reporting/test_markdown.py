@@ -1,25 +1,66 @@
-from arelu_meta.reporting.content import content
-from arelu_meta.reporting.markdown import escape, markdown
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from arelu_meta.reporting.content import make_report
+from arelu_meta.reporting.markdown import escape_latex, escape_markdown, latex_tables, markdown_report
 from tests.reporting.sweeps import sweep
 
 
 def test_a_table_of_as_many_cells_in_every_line():
-    said = content(sweep({"relu": 60.0, "a|b": 70.0}, question="is [this](http://x) *it*?", missing=("pau: `NaN`",)))
-    text = markdown(said, {"figures/arms.png": "All arms"})
+    report = make_report(
+        sweep({"relu": 60.0, "a|b": 70.0}, question="is [this](http://x) *it*?", missing=("pau: `NaN`",))
+    )
+    text = markdown_report(report, {"figures/arms.svg": "All arms"})
     whole = text[text.index("| activation") : text.index("n: seeds")]
     cells = {line.replace("\\|", "").count("|") for line in whole.splitlines() if line}
-    assert cells == {len(said.parts[0].table.header) + 1}
+    assert cells == {len(report.main_tables[0].header) + 1}
     assert "a\\|b" in text
     assert "[this]\\(http://x) \\*it\\*?" in text
-    assert "![All arms](figures/arms.png)" in text
+    assert "![All arms](figures/arms.svg)" in text
     assert "- pau: \\`NaN\\`" in text
-    assert said.verdicts[0].sentences.replace("|", "\\|").replace("<", "&lt;") in text
+    assert report.verdicts[0].sentences.replace("|", "\\|").replace("<", "&lt;") in text
 
 
 def test_a_line_stays_a_line():
-    assert escape("two\nlines") == "two lines"
+    assert escape_markdown("two\nlines") == "two lines"
 
 
 def test_budget_over_the_table():
-    text = markdown(content(sweep({"relu": 60.0, "arelu": 70.0}, budget=0.5)), {})
+    text = markdown_report(make_report(sweep({"relu": 60.0, "arelu": 70.0}, budget=0.5)), {})
     assert text.count("> **Reduced budget: every run had 50 % of the full training") == 2
+
+
+def test_signs_of_latex_are_escaped():
+    assert escape_latex("50 % of a_b & {c} #1 $x^2 ~ \\d") == (
+        r"50 \% of a\_b \& \{c\} \#1 \$x\textasciicircum{}2 \textasciitilde{} \textbackslash{}d"
+    )
+    assert escape_latex("−1.5 – é 漢") == "$-$1.5 -- é ?"  # noqa: RUF001
+
+
+def test_every_row_has_every_column():
+    report = make_report(sweep())
+    text = latex_tables(report.primary_tables)
+    rows = [line for line in text.splitlines() if line.endswith(r"\\")]
+    first = rows[: 1 + len(report.main_tables[0].rows)]
+    assert {line.replace(r"\&", "").count("&") for line in first} == {len(report.main_tables[0].header) - 1}
+    assert text.count(r"\begin{tabular}") == text.count(r"\bottomrule") == 2
+    assert r"arelu\_frozen" in text
+    assert "arelu_frozen" not in text
+
+
+@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="pdflatex is not installed")
+def test_compiles(tmp_path: Path):
+    findings = sweep(
+        {"relu": 60.0, "arelu": 70.0, "a_b&c%$#{}~^\\": 65.0, "[x]": 50.0}, steps=3, budget=0.5, missing=("a_b: é 漢",)
+    )
+    report = make_report(findings)
+    tables = latex_tables((*report.primary_tables, *report.secondary_tables), report.banner)
+    head = "\\documentclass{article}\\usepackage[T1]{fontenc}\\usepackage{booktabs}\\begin{document}\n"
+    (tmp_path / "paper.tex").write_text(f"{head}{tables}\n\\end{{document}}\n")
+    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "paper.tex"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout[-2000:]
+    assert (tmp_path / "paper.pdf").is_file()

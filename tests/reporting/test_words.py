@@ -10,20 +10,20 @@ import pytest
 from scipy import stats
 
 from arelu_meta.analysis.findings import Findings
-from arelu_meta.reporting import markdown
-from arelu_meta.reporting.content import content
+from arelu_meta.reporting.content import make_report
+from arelu_meta.reporting.markdown import markdown_report
 from tests.reporting.sweeps import sweep
 
 
 def sentences(findings: Findings) -> str:
-    (one,) = content(findings).verdicts
+    (one,) = make_report(findings).verdicts
     assert len(re.findall(r"\. |\.$", one.sentences)) <= 2
     return one.sentences
 
 
-def grounds(findings: Findings) -> str:
-    (one,) = content(findings).verdicts
-    return one.grounds
+def evidence(findings: Findings) -> str:
+    (one,) = make_report(findings).verdicts
+    return one.evidence
 
 
 def test_a_difference_with_its_numbers():
@@ -37,7 +37,7 @@ def test_a_difference_with_its_numbers():
         f"95 % interval +{interval.low:.2f} to +{interval.high:.2f}. "
     )
     assert reference.pvalue < 0.001
-    assert grounds(findings) == "The paired t test gives p < 0.001 (n = 5 seeds, protocol sound)."
+    assert evidence(findings) == "The paired t test gives p < 0.001 (n = 5 seeds, protocol sound)."
 
 
 def test_no_difference():
@@ -58,16 +58,16 @@ def test_controls_decide_what_it_is():
     assert sentences(sweep(gain)).endswith(
         ". Without gain it is worse; without learning, or without shape and learning, no difference is detectable."
     )
-    assert "Of 3 arms beside arelu, 2 are detectably better than relu and 0 worse." in grounds(sweep(gain))
+    assert "Of 3 arms beside arelu, 2 are detectably better than relu and 0 worse." in evidence(sweep(gain))
 
 
 def test_no_advantage_nothing_to_explain():
     flat = dict.fromkeys(("relu", "arelu", "arelu_frozen", "arelu_unit"), 60.0)
     findings = sweep(flat, random_seed=3)
     assert sentences(findings).endswith(". None of its controls differs detectably from arelu.")
-    (comparison,) = content(findings).analysis.judged
+    (comparison,) = make_report(findings).analysis.primary
     limit = comparison.arm("arelu").detectable
-    assert f"A true difference of {limit:.2f} points would have been found with 80 % power." in grounds(findings)
+    assert f"A true difference of {limit:.2f} points would have been found with 80 % power." in evidence(findings)
 
 
 def test_a_control_that_is_better():
@@ -86,12 +86,12 @@ def test_without_an_arm_to_explain_arms_are_counted():
     assert text.startswith(
         "Of 3 arms, 1 is detectably better than relu on test/accuracy and 1 worse; the best is elu: +1"
     )
-    assert grounds(sweep(arms, arm_sd=0.5)).startswith(
+    assert evidence(sweep(arms, arm_sd=0.5)).startswith(
         "The paired t test gives p < 0.001 for elu, Holm-corrected over 3"
     )
     none = sweep(dict.fromkeys(arms, 60.0), random_seed=2)
     assert sentences(none).startswith("No difference is detectable: of 3 arms none differs from relu")
-    assert grounds(none).startswith("The paired t test gives no p below 0.05, Holm-corrected over 3 arms (n = 5 seeds")
+    assert evidence(none).startswith("The paired t test gives no p below 0.05, Holm-corrected over 3 arms (n = 5 seeds")
     worse = sentences(sweep({"relu": 60.0, "elu": 50.0, "pau": 40.0}, arm_sd=0.5))
     assert "0 are detectably better than relu on test/accuracy and 2 worse; the worst is pau: −2" in worse
 
@@ -101,7 +101,7 @@ def test_one_seed():
     assert sentences(findings).startswith(
         "A single seed cannot tell a difference to relu from chance. The best mean is that of arelu,"
     )
-    assert grounds(findings) == "test/accuracy: n = 1 seed, protocol sound."
+    assert evidence(findings) == "test/accuracy: n = 1 seed, protocol sound."
 
 
 def test_no_seed_is_shared():
@@ -148,8 +148,8 @@ def test_no_runs():
 def test_several_settings_have_a_verdict_each():
     findings = sweep({"relu": 60.0, "arelu": 75.0})
     both = pd.concat([findings.runs.assign(shots=1), findings.runs.assign(shots=5)])
-    said = content(replace(findings, runs=both, axes=("activation", "shots")))
-    assert [one.about for one in said.verdicts] == ["shots = 1", "shots = 5"]
+    report = make_report(replace(findings, runs=both, axes=("activation", "shots")))
+    assert [one.about for one in report.verdicts] == ["shots = 1", "shots = 5"]
 
 
 def test_an_arm_that_diverged_at_every_setting_is_still_the_one_explained():
@@ -158,18 +158,53 @@ def test_an_arm_that_diverged_at_every_setting_is_still_the_one_explained():
     text = sentences(findings)
     assert "controls" not in text
     assert text.startswith("Of 2 arms, 2 are detectably better than relu")
-    assert "| arelu |  | none | – | 0 |" in markdown.markdown(content(findings), {})
+    assert "| arelu |  | none | – | 0 |" in markdown_report(make_report(findings), {})
 
 
 def test_a_setting_in_which_everything_diverged_is_named():
     wide = sweep({"relu": 60.0, "arelu": 75.0}, lrs=(0.001, 0.01, 0.1), arm_sd=0.3)
     lost = wide.runs.assign(optimizer="adam", **{"test/accuracy": math.nan, "validation/accuracy": math.nan})
     runs = pd.concat([wide.runs.assign(optimizer="sgd"), lost], ignore_index=True)
-    said = content(replace(wide, runs=runs, axes=("activation", "optimizer", "lr"))).verdicts
-    texts = {one.about.split(";")[0]: one.sentences for one in said}
+    report = make_report(replace(wide, runs=runs, axes=("activation", "optimizer", "lr"))).verdicts
+    texts = {one.about.split(";")[0]: one.sentences for one in report}
     assert texts["optimizer = adam"].startswith("Nothing can be compared: no run of the baseline relu has a result.")
 
 
 def test_the_only_other_arm_diverged():
     text = sentences(sweep({"relu": 60.0, "arelu": math.nan}))
     assert text.startswith("Nothing can be compared: relu is the only arm with a result.")
+
+
+def test_budget_and_setting_are_named():
+    text = evidence(sweep({"relu": 60.0, "arelu": 75.0}, lrs=(0.01, 0.1), budget=0.1))
+    assert "(each arm at its best lr, n = 5 seeds, protocol sound, only 10 % of the full training" in text
+
+
+def test_a_choice_at_the_edge_is_part_of_the_verdict():
+    """Whoever chose the largest rate offered might have done better with a larger one: no verdict without that."""
+    arms, rates = {"relu": 60.0, "arelu": 75.0}, (0.001, 0.01, 0.1)
+    inside = evidence(sweep(arms, lrs=rates, best_lr={"relu": 0.01, "arelu": 0.01}, arm_sd=0.3))
+    assert "edge" not in inside
+    one = evidence(sweep(arms, lrs=rates, best_lr={"relu": 0.1, "arelu": 0.01}, arm_sd=0.3))
+    assert " But relu (lr = 0.1) is best at the edge of what was tried: a wider grid may decide otherwise." in one
+    both = evidence(sweep(arms, lrs=rates, best_lr={"relu": 0.1, "arelu": 0.001}, arm_sd=0.3))
+    assert " But relu (lr = 0.1) and arelu (lr = 0.001) are best at the edge of what was tried" in both
+
+
+def test_a_single_setting_is_no_choice():
+    """Several rates under one optimizer, one under the other: what was not chosen is not called chosen."""
+    arms = {"relu": 60.0, "arelu": 75.0}
+    wide, narrow = sweep(arms, lrs=(0.001, 0.01, 0.1), arm_sd=0.3), sweep(arms, lrs=(0.01,), arm_sd=0.3)
+    runs = pd.concat([wide.runs.assign(optimizer="sgd"), narrow.runs.assign(optimizer="adam")], ignore_index=True)
+    report = make_report(replace(wide, runs=runs, axes=("activation", "optimizer", "lr"))).verdicts
+    texts = {one.about.split(";")[0]: one.evidence for one in report}
+    assert "no other setting" not in texts["optimizer = sgd"]
+    assert " But relu and arelu had no other setting to choose." in texts["optimizer = adam"]
+
+
+def test_a_design_that_could_find_nothing():
+    """Two seeds that differ by tens of points: the limit lies above 100, where no accuracy can be."""
+    findings = sweep({"relu": 60.0, "arelu": 50.0, "arelu_frozen": 55.0}, seeds=[0, 1], arm_sd=30.0)
+    (comparison,) = make_report(findings).analysis.primary
+    assert comparison.arm("arelu").detectable > 100
+    assert " Not even a true difference of 100 points would have been found with 80 % power: " in evidence(findings)
