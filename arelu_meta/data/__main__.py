@@ -43,7 +43,7 @@ def command(arguments: Sequence[str] | None = None) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command and give its exit code."""
+    """Run the command and return its exit code."""
     return command_line.main(command, arguments)
 
 

@@ -74,8 +74,8 @@ def divide(
         raise InputError(f"{images.name} has images 0..{len(images) - 1}, but the split names others; draw it anew")
     if int(torch.bincount(numbers).max()) > 1:
         raise InputError(f"{images.name}: an image is in more than one of train, validation and test")
-    subsets = {subset: images.subset(indices[subset], f"{images.name}/{subset}") for subset in SUBSETS}
-    normalised = {subset: part.normalised_like(subsets["train"]) for subset, part in subsets.items()}
+    subsets = {name: images.subset(indices[name], f"{images.name}/{name}") for name in SUBSETS}
+    normalised = {name: subset.normalised_like(subsets["train"]) for name, subset in subsets.items()}
     return Split(**normalised, held_out=held_out, indices=dict(indices), source=images.digest)
 
 
@@ -283,7 +283,7 @@ def _drawn_in_proportion(labels: Tensor, numbers: Tensor, count: int, draw: torc
 def _stratified(
     images: ImageSet, numbers: Tensor, shares: tuple[float, ...], draw: torch.Generator
 ) -> tuple[Tensor, ...]:
-    """Draw shares of some images, class by class, and give them and the rest; each gets at least one."""
+    """Draw shares of some images class by class, at least one each; return the shares and the rest."""
     labels = images.labels.cpu()[numbers]
     chosen: list[list[Tensor]] = [[] for _ in (*shares, "rest")]
     for label in torch.nonzero(torch.bincount(labels)).squeeze(1).tolist():
@@ -294,6 +294,6 @@ def _stratified(
                 f"are needed to split by image; drop the class, add images or split by class"
             )
         members = members[torch.randperm(len(members), generator=draw)]
-        for part, some in zip(chosen, torch.split(members, _sizes(len(members), shares)), strict=True):
-            part.append(some)
-    return tuple(torch.cat(part).sort().values for part in chosen)
+        for share, drawn in zip(chosen, torch.split(members, _sizes(len(members), shares)), strict=True):
+            share.append(drawn)
+    return tuple(torch.cat(share).sort().values for share in chosen)

@@ -14,7 +14,7 @@ from arelu_meta.data.bundled import font_provenance, open_font, smooth_noise
 from arelu_meta.data.files import Arrays, cached_arrays
 from arelu_meta.data.imageset import ImageSet
 
-VERSION = 1  # raise it when a picture changes: cached ones are then drawn anew
+VERSION = 1  # raise it when an image changes: cached ones are then drawn anew
 IMAGE_SIZE = 32
 TRAIN, TEST = 10_000, 4_000
 SEED = 1102
@@ -29,8 +29,7 @@ SEEN_FONTS = (
 UNSEEN_FONTS = ("DejaVuSansMono-Bold", "DejaVuSerif-Italic", "STIXGeneralBolIta", "cmss10", "cmtt10")
 FONTS = SEEN_FONTS + UNSEEN_FONTS
 
-CANVAS = 64  # pictures are drawn at twice their size, then reduced
-TYPE_SIZE = 48
+CANVAS, TYPE_SIZE = 64, 48  # images are drawn at twice their size, then reduced
 
 
 def load_street() -> ImageSet:
@@ -50,20 +49,19 @@ def load_street() -> ImageSet:
 
 
 def _draw() -> Arrays:
-    """Draw all pictures: `images` (N, 3, 32, 32), `labels` and `fonts` (N,); digits equally often, train first."""
+    """Draw all images: `images` (N, 3, 32, 32), `labels` and `fonts` (N,); digits equally often, train first."""
     numbers = np.arange(TRAIN + TEST)
-    labels = numbers % 10
-    turns = numbers // 10  # a font serves all ten digits, then the next has its turn
+    labels, turns = numbers % 10, numbers // 10  # a font serves all ten digits, then the next has its turn
     seen, unseen = turns % len(SEEN_FONTS), len(SEEN_FONTS) + turns % len(UNSEEN_FONTS)
     fonts = np.where((numbers >= TRAIN) & (turns // len(SEEN_FONTS) % 2 == 1), unseen, seen)
-    pictures = [
-        picture(str(label), FONTS[font], np.random.default_rng([SEED, number]))
+    images = [
+        draw_image(str(label), FONTS[font], np.random.default_rng([SEED, number]))
         for number, label, font in zip(numbers, labels, fonts, strict=True)
     ]
-    return {"images": np.stack(pictures), "labels": labels, "fonts": fonts}
+    return {"images": np.stack(images), "labels": labels, "fonts": fonts}
 
 
-def picture(digit: str, font: str, random: np.random.Generator) -> NDArray[np.uint8]:
+def draw_image(digit: str, font: str, random: np.random.Generator) -> NDArray[np.uint8]:
     """Draw one digit as a street camera might have seen it: (3, 32, 32)."""
     wall, paint = colours(random)
     scene = background(wall, random)
@@ -126,8 +124,8 @@ def number_plate(digit: str, font: str, random: np.random.Generator) -> Image.Im
             centre = middle + side * ((right - left) / 2 + gap + (end - begin) / 2)
             place = (centre - (begin + end) / 2, strip.height / 2 - (top + bottom) / 2)
             pen.text(place, neighbour, fill=255, font=type_face)
-    height = random.uniform(0.62, 0.95) * CANVAS  # of the digit, in the picture
-    zoom = (bottom - top) / height  # pixels of the strip for one of the picture
+    height = random.uniform(0.62, 0.95) * CANVAS  # of the digit, in the image
+    zoom = (bottom - top) / height  # pixels of the strip for one of the image
     narrow = zoom * float(np.exp(random.normal(0, 0.12)))
     angle, shear = random.normal(0, 0.09), random.normal(0, 0.1)
     cos, sin = float(np.cos(angle)), float(np.sin(angle))

@@ -1,27 +1,22 @@
 """Download and unpack published files: several mirrors, checksum, resume, atomic placement, one writer at a time.
 
 A file grows as `NAME.part` and takes its name only when it is complete and its checksum is the publisher's.
-An interrupted transfer leaves the part, and the next one resumes it. Of an archive, members that would leave their
-folder are refused.
+An interrupted transfer leaves the part, and the next one resumes it.
 """
 
 import gzip
 import http.client
 import os
-import shutil
-import stat
 import sys
 import tarfile
 import tempfile
 import urllib.error
 import urllib.request
-import zipfile
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath, PureWindowsPath
-from typing import IO
+from pathlib import Path
 
 from filelock import FileLock
 from rich.console import Console
@@ -170,63 +165,27 @@ def _progress() -> Progress:
 
 
 def unpack(archive: Path, folder: Path, top: str) -> Path:
-    """Unpack the folder `top` of a tar or zip archive into `folder` and return its path.
+    """Unpack the folder `top` of a tar archive into `folder` and return its path.
 
     All is written to a temporary folder and renamed when complete; a second process waits and finds it done.
     """
     target = folder / top
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with FileLock(folder / f".{top}.lock"):
+        with FileLock(folder / f".{top}.lock"), tempfile.TemporaryDirectory(prefix=f".{top}-", dir=folder) as staging:
             if not target.exists():
-                _unpack(archive, target)
-    except (gzip.BadGzipFile, tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError) as error:
+                with tarfile.open(archive) as tar:
+                    tar.extractall(staging, filter="data")  # refuses members, links and devices outside of the folder
+                if not (Path(staging) / top).is_dir():
+                    raise InputError(f"{archive} holds no folder {top!r}; is it another set's archive?")
+                os.replace(Path(staging) / top, target)
+    except tarfile.FilterError as error:
+        raise InputError(f"{archive} is refused: {error}; fetch it from its publisher") from error
+    except (gzip.BadGzipFile, tarfile.TarError, zlib.error, EOFError) as error:
         raise InputError(f"{archive} is damaged ({error}); delete it and load the set again") from error
     except OSError as error:
+        reason = error.strerror or error
         raise InputError(
-            f"cannot unpack {archive} into {folder}: {error.strerror or error}; "
-            f"free some space or choose another data root"
+            f"cannot unpack {archive} into {folder}: {reason}; free some space or move the root"
         ) from error
     return target
-
-
-def _unpack(archive: Path, target: Path) -> None:
-    staging = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
-    try:
-        for name, content in _members(archive):
-            path = staging / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with content, path.open("wb") as stream:
-                shutil.copyfileobj(content, stream)
-        if not (staging / target.name).is_dir():
-            raise InputError(f"{archive} holds no folder {target.name!r}; is it another set's archive?")
-        os.replace(staging / target.name, target)
-    finally:
-        shutil.rmtree(staging, ignore_errors=True)
-
-
-def _members(archive: Path) -> Iterator[tuple[str, IO[bytes]]]:
-    """Yield name and content of each file, after all names were found harmless."""
-    if zipfile.is_zipfile(archive):
-        with zipfile.ZipFile(archive) as archive_file:
-            entries = archive_file.infolist()
-            for entry in entries:
-                _check(archive, entry.filename, link=stat.S_ISLNK(entry.external_attr >> 16))
-            yield from ((entry.filename, archive_file.open(entry)) for entry in entries if not entry.is_dir())
-        return
-    with tarfile.open(archive) as tar:
-        members = tar.getmembers()
-        for member in members:
-            _check(archive, member.name, link=not (member.isreg() or member.isdir()))
-        for member in members:
-            content = tar.extractfile(member)
-            if content is not None:
-                yield member.name, content
-
-
-def _check(archive: Path, name: str, *, link: bool) -> None:
-    posix, windows = PurePosixPath(name), PureWindowsPath(name)
-    if posix.is_absolute() or windows.is_absolute() or windows.drive or ".." in windows.parts:
-        raise InputError(f"{archive}: refused, its member {name!r} would leave the folder; fetch it from its publisher")
-    if link:
-        raise InputError(f"{archive}: refused, its member {name!r} is a link or a device; fetch it from its publisher")

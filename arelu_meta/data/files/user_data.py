@@ -1,4 +1,4 @@
-"""Anyone's own data: a folder, an `.npz`, or a function that returns arrays or a torch Dataset.
+"""Data of the user: a folder, an `.npz`, or a function that returns arrays or a torch Dataset.
 
 load_user_data("birds/")                class folders, with train/validation/test above them or not; or a CSV of splits
 load_user_data("birds.npz")             x, y or x_train, y_train, x_test, y_test
@@ -33,7 +33,7 @@ Array = np.ndarray[Any, Any]
 
 
 def load_user_data(source: str | Path, *, image_size: int | None = None) -> ImageSet:
-    """Read your own images from a folder, an `.npz` or a function; `image_size` resizes the files of a folder."""
+    """Read images from a folder, an `.npz` or a function; `image_size` resizes the files of a folder."""
     path = Path(os.path.expanduser(source))
     if image_size is not None and image_size < 1:
         raise InputError(f"image_size must be at least 1, not {image_size}")
@@ -64,9 +64,8 @@ def call_function(target: str) -> ImageSet:
     """Call `package.module:function` and make an image set of what it returns."""
     function = load_attribute(target)
     if not callable(function):
-        raise InputError(
-            f"{target} is a {type(function).__name__}, not a function; name one that returns arrays or a Dataset"
-        )
+        kind = type(function).__name__
+        raise InputError(f"{target} is a {kind}, not a function; name one that returns arrays or a Dataset")
     result = function()
     if isinstance(result, ImageSet):
         return result
@@ -114,9 +113,8 @@ def read_npz(path: Path) -> ImageSet:
         raise InputError(
             f"{path} is not a readable .npz of plain arrays ({first_line(error)}); write it anew with np.savez"
         ) from error
-    return from_arrays(
-        arrays, name=path.stem, provenance=Provenance(str(path), False, {path.name: checksums(path).sha256})
-    )
+    provenance = Provenance(str(path), False, {path.name: checksums(path).sha256})
+    return from_arrays(arrays, name=path.stem, provenance=provenance)
 
 
 def from_arrays(

@@ -5,6 +5,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import torch
+from torch import Tensor
+
 from arelu_meta.data.files import Checksums
 from arelu_meta.data.files.download import PublishedFile, download_missing
 from arelu_meta.data.imageset import ImageSet, Provenance
@@ -55,6 +58,20 @@ def local_path(folder: Path, file: PublishedFile) -> Path | None:
     path = folder / file.name
     unpacked = path.with_suffix("") if path.suffix in PACKED else path
     return next((candidate for candidate in (path, unpacked) if candidate.exists()), None)
+
+
+def concatenated(
+    name: str, subsets: Mapping[str, Sequence[tuple[Tensor, Tensor]]], class_names: tuple[str, ...]
+) -> ImageSet:
+    """Join the files of each subset, images (n, C, H, W) and labels (n,); a subset without files is left out."""
+    indices, start = {}, 0
+    for subset, files in subsets.items():
+        end = start + sum(len(labels) for _, labels in files)
+        if files:
+            indices[subset] = torch.arange(start, end)
+        start = end
+    images, labels = zip(*(file for files in subsets.values() for file in files), strict=True)
+    return ImageSet(name, torch.cat(images), torch.cat(labels), class_names, subsets=indices)
 
 
 def verified(

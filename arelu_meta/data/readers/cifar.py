@@ -23,7 +23,7 @@ from torch import Tensor
 from arelu_meta.data.files import checksums, data_root
 from arelu_meta.data.files.download import PublishedFile, download_missing, unpack
 from arelu_meta.data.imageset import ImageSet
-from arelu_meta.data.readers import PublishedSet, verified
+from arelu_meta.data.readers import PublishedSet, concatenated, verified
 from arelu_meta.errors import InputError
 
 MIRRORS = ("https://www.cs.toronto.edu/~kriz",)
@@ -121,28 +121,14 @@ def load_cifar100(*, root: str | Path | None = None) -> ImageSet:
 def _load(cifar: CifarSet, root: Path) -> ImageSet:
     folder = cifar.obtain(root)
     paths = cifar.batches(folder)
-    images: list[Tensor] = []
-    labels: list[Tensor] = []
-    subsets = {}
-    for subset, batches in (("train", cifar.train), ("test", cifar.test)):
-        start = sum(len(y) for y in labels)
-        for path in (paths[batch] for batch in batches if batch in paths):
-            x, y = _read_binary(cifar, path) if path.suffix == ".bin" else _read_python(cifar, path)
-            images.append(x)
-            labels.append(y)
-        end = sum(len(y) for y in labels)
-        if end > start:
-            subsets[subset] = torch.arange(start, end)
-    read_set = ImageSet(
-        name=cifar.name,
-        images=torch.cat(images),
-        labels=torch.cat(labels),
-        class_names=_class_names(cifar, folder),
-        subsets=subsets,
-    )
+    files = {
+        subset: [_read_batch(cifar, paths[batch]) for batch in batches if batch in paths]
+        for subset, batches in (("train", cifar.train), ("test", cifar.test))
+    }
+    images = concatenated(cifar.name, files, _class_names(cifar, folder))
     meta = [path for path in (folder / cifar.meta,) if path.is_file()]
     return verified(
-        read_set,
+        images,
         source=MIRRORS[0],
         read={path: checksums(path) for path in (*paths.values(), *meta)},
         published=cifar.train | cifar.test | {cifar.meta: cifar.meta_md5},
@@ -150,27 +136,26 @@ def _load(cifar: CifarSet, root: Path) -> ImageSet:
     )
 
 
-def _read_python(cifar: CifarSet, path: Path) -> tuple[Tensor, Tensor]:
-    batch = read_plain_pickle(path)
-    data, labels = batch.get("data"), batch.get(cifar.labels_key)
-    if not isinstance(data, np.ndarray) or data.dtype != np.uint8 or data.ndim != 2 or data.shape[1] != PIXELS:
-        raise InputError(f"{path}: 'data' is not a uint8 array (N, {PIXELS}); is it a batch of {cifar.name}?")
-    if not isinstance(labels, list) or len(labels) != len(data) or not all(isinstance(label, int) for label in labels):
-        raise InputError(
-            f"{path}: {cifar.labels_key!r} is not a list of {len(data)} numbers; is it a batch of {cifar.name}?"
-        )
-    return torch.from_numpy(data.copy()).view(-1, 3, 32, 32), torch.tensor(labels, dtype=torch.int64)
-
-
-def _read_binary(cifar: CifarSet, path: Path) -> tuple[Tensor, Tensor]:
-    """Records of label bytes and 3,072 pixels, red plane first."""
-    content = np.fromfile(path, np.uint8)
-    record = cifar.label_bytes + PIXELS
-    if len(content) == 0 or len(content) % record:
-        raise InputError(f"{path} is {len(content)} bytes, not a multiple of {record}; replace the file")
-    rows = content.reshape(-1, record)
-    images = torch.from_numpy(rows[:, cifar.label_bytes :].copy()).view(-1, 3, 32, 32)
-    return images, torch.from_numpy(rows[:, cifar.label_bytes - 1].astype(np.int64))
+def _read_batch(cifar: CifarSet, path: Path) -> tuple[Tensor, Tensor]:
+    """Images (N, 3, 32, 32) and labels (N,) of a batch; binary: records of label bytes and 3,072 pixels, red first."""
+    if path.suffix == ".bin":
+        content = np.fromfile(path, np.uint8)
+        record = cifar.label_bytes + PIXELS
+        if len(content) == 0 or len(content) % record:
+            raise InputError(f"{path} is {len(content)} bytes, not a multiple of {record}; replace the file")
+        rows = content.reshape(-1, record)
+        data: Any
+        data, labels = rows[:, cifar.label_bytes :], rows[:, cifar.label_bytes - 1].astype(np.int64)
+    else:
+        batch = read_plain_pickle(path)
+        data, listed = batch.get("data"), batch.get(cifar.labels_key)
+        if not isinstance(data, np.ndarray) or data.dtype != np.uint8 or data.shape[1:] != (PIXELS,):
+            raise InputError(f"{path}: 'data' is not a uint8 array (N, {PIXELS}); is it a batch of {cifar.name}?")
+        if not isinstance(listed, list) or len(listed) != len(data) or not all(isinstance(y, int) for y in listed):
+            wanted = f"a list of {len(data)} numbers"
+            raise InputError(f"{path}: {cifar.labels_key!r} is not {wanted}; is it a batch of {cifar.name}?")
+        labels = np.array(listed, np.int64)
+    return torch.from_numpy(data.copy()).view(-1, 3, 32, 32), torch.from_numpy(labels)
 
 
 def _class_names(cifar: CifarSet, folder: Path) -> tuple[str, ...]:

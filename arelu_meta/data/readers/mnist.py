@@ -19,7 +19,7 @@ from torch import Tensor
 from arelu_meta.data.files import checksums, data_root
 from arelu_meta.data.files.download import PublishedFile
 from arelu_meta.data.imageset import ImageSet
-from arelu_meta.data.readers import PublishedSet, local_path, verified
+from arelu_meta.data.readers import PublishedSet, concatenated, local_path, verified
 from arelu_meta.errors import InputError
 
 UNSIGNED_BYTE = 0x08  # the idx code of the only element type these sets use
@@ -89,22 +89,14 @@ def _load(published: PublishedSet, root: Path, class_names: tuple[str, ...], *, 
     foreign = [path for path, sums in read.items() if sums.md5 in _md5(other).values()]
     if foreign:
         raise InputError(f"{foreign[0]} belongs to {other.name}; load that, or move the file elsewhere")
-    images, labels = [], []
-    for x_path, y_path in (paths[:2], paths[2:]):  # train, test
+    files = {}
+    for subset, (x_path, y_path) in (("train", paths[:2]), ("test", paths[2:])):
         x, y = read_idx(x_path, dims=3), read_idx(y_path, dims=1)
         if len(x) != len(y):
             raise InputError(f"{x_path} holds {len(x)} images, but {y_path.name} {len(y)} labels; replace both files")
-        images.append(x.unsqueeze(1))
-        labels.append(y.long())
-    train = len(images[0])
-    read_set = ImageSet(
-        name=published.name,
-        images=torch.cat(images),
-        labels=torch.cat(labels),
-        class_names=class_names,
-        subsets={"train": torch.arange(train), "test": torch.arange(len(images[1])) + train},
-    )
-    return verified(read_set, source=published.files[0].mirrors[0], read=read, published=_md5(published))
+        files[subset] = [(x.unsqueeze(1), y.long())]
+    images = concatenated(published.name, files, class_names)
+    return verified(images, source=published.files[0].mirrors[0], read=read, published=_md5(published))
 
 
 def _md5(published: PublishedSet) -> Mapping[str, str]:

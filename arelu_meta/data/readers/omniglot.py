@@ -25,7 +25,6 @@ from arelu_meta.data.splits import Split, divide
 from arelu_meta.errors import InputError
 
 IMAGE_SIZE = 28
-DRAWINGS = "*/*/*.png"
 MIRRORS = ("https://raw.githubusercontent.com/brendenlake/omniglot/master/python",)
 OMNIGLOT = PublishedSet(
     name="omniglot",
@@ -124,36 +123,28 @@ def _with_provenance(images: ImageSet, paths: list[Path]) -> ImageSet:
         published = {file.name: file.md5 for file in OMNIGLOT.files}
         return verified(images, source=MIRRORS[0], read=zips, published=published)
     files = {path.name: sums.sha256 for path, sums in zips.items()}
-    files |= {path.name: tree_sha256(path, path.glob(DRAWINGS)) for path in paths if path not in zips}
+    files |= {path.name: tree_sha256(path, path.glob("*/*/*.png")) for path in paths if path not in zips}
     reason = f"checksums are published for the zip files only, and {paths[0].parent} does not hold both"
     return unverified(images, source=MIRRORS[0], files=files, reason=reason)
 
 
 def _drawings(path: Path) -> Iterator[tuple[str, Tensor]]:
     """Yield `ALPHABET/CHARACTER` and the drawing (1, 28, 28) of each image, by alphabet, character and file name."""
-    count = 0
-    for parts, source, name in _zip_members(path) if path.is_file() else _tree_files(path):
-        count += 1
-        yield "/".join(parts[-3:-1]), read_image(source, name, _shrink)
-    if count == 0:
-        raise InputError(f"{path} holds no ALPHABET/CHARACTER/*.png; delete it and load the set again")
-
-
-def _zip_members(archive: Path) -> Iterator[tuple[tuple[str, ...], BytesIO, str]]:
     try:
-        with zipfile.ZipFile(archive) as file:
-            for parts, name in sorted((PurePosixPath(name).parts, name) for name in file.namelist()):
-                if len(parts) == 4 and name.endswith(".png"):
-                    yield parts, BytesIO(file.read(name)), f"{archive}: {name}"
+        if path.is_file():
+            with zipfile.ZipFile(path) as archive:
+                members = [name for name in archive.namelist() if name.endswith(".png") and name.count("/") == 3]
+                files = [(PurePosixPath(name).parts, f"{path}: {name}", archive.read(name)) for name in members]
+        else:
+            files = [(file.parts, str(file), file.read_bytes()) for file in path.glob("*/*/*.png")]
     except (zipfile.BadZipFile, EOFError, OSError) as error:
-        raise InputError(f"{archive} is damaged ({error}); delete it and load the set again") from error
-
-
-def _tree_files(tree: Path) -> Iterator[tuple[tuple[str, ...], Path, str]]:
-    for path in sorted(tree.glob(DRAWINGS), key=lambda path: path.parts):
-        yield path.parts, path, str(path)
+        raise InputError(f"{path} is damaged ({error}); delete it and load the set again") from error
+    if not files:
+        raise InputError(f"{path} holds no ALPHABET/CHARACTER/*.png; delete it and load the set again")
+    for parts, name, content in sorted(files):
+        yield "/".join(parts[-3:-1]), read_image(BytesIO(content), name, _shrink)
 
 
 def _shrink(drawing: Image.Image) -> Image.Image:
-    size = (IMAGE_SIZE, IMAGE_SIZE)
-    return ImageChops.invert(drawing.convert("L").resize(size, Image.Resampling.LANCZOS))
+    small = drawing.convert("L").resize((IMAGE_SIZE, IMAGE_SIZE), Image.Resampling.LANCZOS)
+    return ImageChops.invert(small)

@@ -14,7 +14,7 @@ from torch import Tensor
 from arelu_meta.data.files import checksums, data_root
 from arelu_meta.data.files.download import PublishedFile
 from arelu_meta.data.imageset import ImageSet
-from arelu_meta.data.readers import PublishedSet, verified
+from arelu_meta.data.readers import PublishedSet, concatenated, verified
 from arelu_meta.errors import InputError
 
 MIRRORS = ("http://ufldl.stanford.edu/housenumbers",)
@@ -33,14 +33,8 @@ def load_svhn(*, root: str | Path | None = None) -> ImageSet:
     """Read SVHN: 73,257 `train` and 26,032 `test` digits of 3x32x32."""
     folder = SVHN.obtain(data_root(root))
     paths = [folder / file.name for file in SVHN.files]
-    (train_x, train_y), (test_x, test_y) = map(read_mat, paths)
-    images = ImageSet(
-        name="svhn",
-        images=torch.cat([train_x, test_x]),
-        labels=torch.cat([train_y, test_y]),
-        class_names=tuple("0123456789"),
-        subsets={"train": torch.arange(len(train_x)), "test": torch.arange(len(test_x)) + len(train_x)},
-    )
+    train, test = map(read_mat, paths)
+    images = concatenated("svhn", {"train": [train], "test": [test]}, tuple("0123456789"))
     published = {file.name: file.md5 for file in SVHN.files}
     return verified(images, source=MIRRORS[0], read={path: checksums(path) for path in paths}, published=published)
 

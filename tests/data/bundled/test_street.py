@@ -9,7 +9,7 @@ from fontTools.ttLib import TTFont
 
 from arelu_meta import data
 from arelu_meta.data.bundled import font_path
-from arelu_meta.data.bundled.street import FONTS, SEED, SEEN_FONTS, UNSEEN_FONTS, colours, number_plate, picture
+from arelu_meta.data.bundled.street import FONTS, SEED, SEEN_FONTS, UNSEEN_FONTS, colours, draw_image, number_plate
 
 
 @pytest.fixture(scope="module")
@@ -70,10 +70,10 @@ def test_digit_is_in_the_middle_and_neighbours_come_and_go():
 
 def test_a_picture_is_drawn_from_its_own_number():
     def draw():
-        return picture("4", "cmr10", np.random.default_rng([SEED, 4]))
+        return draw_image("4", "cmr10", np.random.default_rng([SEED, 4]))
 
     first = draw()
-    assert not np.array_equal(first, picture("4", "cmr10", np.random.default_rng([SEED, 14])))
+    assert not np.array_equal(first, draw_image("4", "cmr10", np.random.default_rng([SEED, 14])))
     np.testing.assert_array_equal(first, draw())
 
 
@@ -83,7 +83,7 @@ def test_another_process_draws_the_same_pictures(street):
         "import hashlib, numpy as np; from arelu_meta.data.bundled import street as s\n"
         "fonts = {fonts!r}\n"
         "for i, font in fonts.items():\n"
-        "    drawn = s.picture(str(i % 10), font, np.random.default_rng([s.SEED, i]))\n"
+        "    drawn = s.draw_image(str(i % 10), font, np.random.default_rng([s.SEED, i]))\n"
         "    print(hashlib.sha256(drawn.tobytes()).hexdigest())"
     )
     fonts = {i: FONTS[int(street.groups[i])] for i in range(3, 14_000, 1000)}
