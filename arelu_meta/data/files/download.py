@@ -184,8 +184,6 @@ def unpack(archive: Path, folder: Path, top: str) -> Path:
     except (gzip.BadGzipFile, tarfile.TarError, zlib.error, EOFError) as error:
         raise InputError(f"{archive} is damaged ({error}); delete it and load the set again") from error
     except OSError as error:
-        reason = error.strerror or error
-        raise InputError(
-            f"cannot unpack {archive} into {folder}: {reason}; free some space or move the root"
-        ) from error
+        reason = f"{error.strerror or error}; free some space or choose another data root"
+        raise InputError(f"cannot unpack {archive} into {folder}: {reason}") from error
     return target
