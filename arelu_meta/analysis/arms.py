@@ -21,9 +21,10 @@ from arelu_meta.analysis.findings import Findings
 from arelu_meta.analysis.settings import (
     Choice,
     Setting,
+    SourceKey,
     checked_runs,
     choose_setting,
-    published_rows,
+    published_values,
     rows_by_setting,
     setting_label,
     tuned_axes,
@@ -31,8 +32,6 @@ from arelu_meta.analysis.settings import (
 
 ALPHA = 0.05
 HOME_CASE = "arelu"
-SourceKey = tuple[str, str, str]
-"""Metric, protocol and source of a published value: protocols are never mixed in a column."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +47,8 @@ class Arm:
     estimate: Estimate
     sd: float
     seconds: float
-    published: pd.DataFrame
+    published: Mapping[SourceKey, float]
+    """By source: protocols are never mixed."""
     other_metrics: Mapping[str, Estimate] = field(default_factory=dict)
     """Other metrics of the same runs."""
     choice: Choice | None = None
@@ -67,11 +67,6 @@ class Arm:
     def differs(self) -> bool:
         """Whether it differs detectably from the baseline."""
         return self.p_holm < ALPHA
-
-    def published_value(self, source: SourceKey) -> float:
-        """What a source says of the arm; NaN for nothing."""
-        values = [float(row["value"]) for _, row in self.published.iterrows() if _source(row) == source]
-        return values[0] if values else math.nan
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,7 +101,7 @@ class ArmComparison:
     @property
     def published_sources(self) -> list[SourceKey]:
         """The different sources of the arms' published values, in order."""
-        return list(dict.fromkeys(_source(row) for arm in self.arms for _, row in arm.published.iterrows()))
+        return list(dict.fromkeys(source for arm in self.arms for source in arm.published))
 
     def arm(self, name: str | None) -> Arm | None:
         """Find an arm by name."""
@@ -125,11 +120,6 @@ class Analysis:
     def primary(self) -> tuple[ArmComparison, ...]:
         """The comparisons that verdicts are about: each arm at its best setting where there is a choice."""
         return self.matched or self.fixed
-
-    @property
-    def all(self) -> tuple[ArmComparison, ...]:
-        """Primary ones first."""
-        return (*self.matched, *self.fixed)
 
 
 def analyse(findings: Findings) -> Analysis:
@@ -196,7 +186,7 @@ def _arm(findings: Findings, name: str, rows: pd.DataFrame, setting: Setting, ch
         estimate=estimate_mean(raw),
         sd=standard_deviation(raw),
         seconds=float(rows["seconds"].sum()) if "seconds" in rows else math.nan,
-        published=published_rows(findings.published, {findings.arm: name, **dict(setting)}),
+        published=published_values(findings.published, {findings.arm: name, **dict(setting)}),
         other_metrics={metric: estimate_mean(own[np.isfinite(own)].to_numpy()) for metric, own in others.items()},
         choice=choice,
     )
@@ -219,13 +209,6 @@ def _tested(findings: Findings, arms: list[Arm], baseline: Arm, by_arm: dict[str
         )
         for arm, pair, p, p_flipped in zip(arms, pairs, corrected, flipped, strict=True)
     ]
-
-
-def _source(row: pd.Series) -> SourceKey:
-    metric, protocol, source = (
-        "" if pd.isna(row.get(key)) else str(row[key]) for key in ("metric", "protocol", "source")
-    )
-    return metric, protocol, source
 
 
 def is_better(findings: Findings, difference: PairedDifference) -> bool:

@@ -14,6 +14,8 @@ from arelu_meta.errors import InputError, unknown
 
 Setting = tuple[tuple[str, Any], ...]
 """Axes with their values, in the order of the axes."""
+SourceKey = tuple[str, str, str]
+"""Metric, protocol and source of a published value."""
 
 
 def checked_runs(findings: Findings) -> pd.DataFrame:
@@ -39,7 +41,11 @@ def checked_runs(findings: Findings) -> pd.DataFrame:
 
 
 def value_text(value: Any) -> str:
-    """Write the value of an axis: 0.0001, not 1e-04 or 0.00010000000000000001."""
+    """Write the value of an axis.
+
+    >>> value_text(0.00010000000000000001), value_text(5), value_text(math.nan)
+    ('0.0001', '5', 'none')
+    """
     if isinstance(value, float):
         return f"{value:g}" if not math.isnan(value) else "none"
     return str(value)
@@ -77,15 +83,17 @@ def rows_by_setting(runs: pd.DataFrame, axes: tuple[str, ...]) -> Iterator[tuple
         yield tuple(zip(axes, values, strict=True)), rows
 
 
-def published_rows(table: pd.DataFrame | None, values: Mapping[str, Any]) -> pd.DataFrame:
-    """The published rows of these axis values; an axis that they leave out or leave empty fits any value."""
-    if table is None or table.empty:
-        return pd.DataFrame(columns=["metric", "protocol", "source", "value"])
-    fits = np.ones(len(table), dtype=bool)
-    for axis, value in values.items():
-        if axis in table:
-            fits &= [written == "" or bool(pd.isna(written)) or same_value(written, value) for written in table[axis]]
-    return table[fits]
+def published_values(table: pd.DataFrame | None, values: Mapping[str, Any]) -> dict[SourceKey, float]:
+    """What each source published for these axis values; an axis that is left out or left empty fits any value."""
+    found: dict[SourceKey, float] = {}
+    for _, row in table.iterrows() if table is not None else ():
+        given = {axis: row[axis] for axis in values if axis in row and row[axis] != "" and not pd.isna(row[axis])}
+        if all(same_value(written, values[axis]) for axis, written in given.items()):
+            metric, protocol, source = (
+                "" if pd.isna(row.get(key)) else str(row[key]) for key in ("metric", "protocol", "source")
+            )
+            found.setdefault((metric, protocol, source), float(row["value"]))
+    return found
 
 
 def tuned_axes(findings: Findings) -> tuple[str, ...]:
@@ -111,19 +119,6 @@ class Choice:
     """Whether the settings were not all run with the same seeds."""
 
 
-@dataclass(frozen=True, eq=False)
-class _Candidate:
-    setting: Setting
-    rows: pd.DataFrame
-    scores: pd.Series
-    """The validation metric by seed; not finite where the run diverged."""
-
-    def score(self, seeds: pd.Index) -> float:
-        """Mean over these seeds, or over its own where there are none."""
-        finite = self.scores[np.isfinite(self.scores)]
-        return float(finite[finite.index.intersection(seeds)].mean() if len(seeds) else finite.mean())
-
-
 def choose_setting(findings: Findings, rows: pd.DataFrame, tuned: tuple[str, ...]) -> Choice:
     """Choose among the settings of one arm by the mean of the validation metric over the seeds that they share.
 
@@ -131,33 +126,28 @@ def choose_setting(findings: Findings, rows: pd.DataFrame, tuned: tuple[str, ...
     no setting, and no result. Test results are not looked at.
     """
     metric = str(findings.validation_metric)
-    candidates = []
+    candidates = []  # setting, its rows, and the validation metric by seed, where it is a number
     for setting, own in rows_by_setting(rows, tuned):
         scores = pd.to_numeric(own.set_index("seed")[metric], errors="coerce").astype(float)
-        candidates.append(_Candidate(setting, own, scores))
-    converged = [one for one in candidates if np.isfinite(one.scores).all()]
-    usable = converged or [one for one in candidates if np.isfinite(one.scores).any()]
+        candidates.append((setting, own, scores[np.isfinite(scores)]))
+    converged = [one for one in candidates if len(one[2]) == len(one[1])]
+    usable = converged or [one for one in candidates if len(one[2])]
     if not usable:
         diverged = rows.drop_duplicates("seed").assign(**{findings.metric: math.nan})
         return Choice(tuple((axis, math.nan) for axis in tuned), diverged, math.nan, len(candidates), ())
-    seeds = [one.scores.index[np.isfinite(one.scores)] for one in usable]
-    shared = functools.reduce(pd.Index.intersection, seeds)
+    shared = functools.reduce(pd.Index.intersection, (scores.index for _, _, scores in usable))
+    means = [float((one[one.index.intersection(shared)] if len(shared) else one).mean()) for _, _, one in usable]
     # Whatever is tested in the end: a setting may be chosen by accuracy and tested by loss.
     name = metric.rsplit("/", 1)[-1]
-    sign = -1 if "loss" in name or "error" in name else 1
-    best = max(usable, key=lambda one: sign * one.score(shared))
-    uneven = len({frozenset(one.scores.index) for one in candidates}) > 1
-    return Choice(best.setting, best.rows, best.score(shared), len(candidates), _edges(rows, best.setting), uneven)
-
-
-def _edges(rows: pd.DataFrame, setting: Setting) -> tuple[str, ...]:
-    """The axes on which a setting has the smallest or the largest number tried."""
+    best = (np.argmin if "loss" in name or "error" in name else np.argmax)(means)
+    setting, chosen, _ = usable[best]
     edges = []
     for axis, value in setting:
         tried = pd.to_numeric(rows[axis], errors="coerce")
         if tried.notna().all() and tried.nunique() > 1 and float(value) in (float(tried.min()), float(tried.max())):
             edges.append(axis)
-    return tuple(edges)
+    uneven = len({frozenset(own["seed"]) for _, own, _ in candidates}) > 1
+    return Choice(setting, chosen, means[best], len(candidates), tuple(edges), uneven)
 
 
 def decades_from(setting: Setting, other: Setting, axis: str) -> float:

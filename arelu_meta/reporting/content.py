@@ -32,7 +32,7 @@ class Report:
     verdicts: tuple[Verdict, ...]
     notes: tuple[str, ...]
     main_tables: tuple[ReportTable, ...]
-    """One per comparison, in their order."""
+    """One per comparison, primary ones first."""
     side_tables: tuple[tuple[ReportTable, ...], ...]
     """Per primary comparison: the explained arm against its controls, and other metrics of the same runs."""
     facts: tuple[tuple[str, str], ...]
@@ -70,7 +70,8 @@ def make_report(findings: Findings) -> Report:
         'arelu is detectably better than relu on test/accuracy: +5.50'
     """
     analysis = analyse(findings)
-    means = [arm.estimate.mean for comparison in analysis.all for arm in comparison.arms]
+    comparisons = (*analysis.matched, *analysis.fixed)
+    means = [arm.estimate.mean for comparison in comparisons for arm in comparison.arms]
     numbers = NumberFormat.for_values(means, findings.units.get(findings.metric, ""))
     several = len(analysis.primary) > 1
     verdicts = tuple(make_verdict(findings, one, numbers, one.label if several else "") for one in analysis.primary)
@@ -83,8 +84,8 @@ def make_report(findings: Findings) -> Report:
         question=findings.question,
         banner=reduced if findings.budget < 1 else "",
         verdicts=verdicts or (Verdict("Nothing can be compared: no run has finished."),),
-        notes=tuple(_notes(analysis)) if analysis.all else (),
-        main_tables=tuple(comparison_table(findings, comparison, numbers) for comparison in analysis.all),
+        notes=tuple(_notes(analysis)) if comparisons else (),
+        main_tables=tuple(comparison_table(findings, comparison, numbers) for comparison in comparisons),
         side_tables=tuple(_side_tables(findings, comparison, numbers) for comparison in analysis.primary),
         facts=_facts(findings),
         missing=findings.missing,

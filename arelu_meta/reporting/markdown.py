@@ -5,27 +5,31 @@ from collections.abc import Mapping, Sequence
 from arelu_meta.reporting.content import Report
 from arelu_meta.reporting.table import ReportTable
 
-MARKDOWN_SIGNS = (
-    ("\\", "\\\\"),
-    ("&", "&amp;"),
-    ("<", "&lt;"),
-    (">", "&gt;"),
-    *((sign, f"\\{sign}") for sign in "|*`"),
-    ("](", "]\\("),  # no links
-)
-LATEX_SIGNS = {
-    "\\": r"\textbackslash{}",
-    **{sign: f"\\{sign}" for sign in "&%$#_{}"},
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "<": r"\textless{}",
-    ">": r"\textgreater{}",
-    "\N{MINUS SIGN}": "$-$",
-    "\N{EN DASH}": "--",
-    "±": r"$\pm$",
-    "[": "{[}",  # after \\ it would be read as an optional argument
-    "]": "{]}",
+# Signs are replaced in this order, the escape sign itself first.
+MARKDOWN = {
+    "\\": "\\\\",
+    "&": "&amp;",
+    "<": "&lt;",
+    ">": "&gt;",
+    "|": "\\|",
+    "*": "\\*",
+    "`": "\\`",
+    "](": "]\\(",
 }
+LATEX = str.maketrans(
+    {
+        "\\": r"\textbackslash{}",
+        **{sign: f"\\{sign}" for sign in "&%$#_{}"},
+        "~": r"\textasciitilde{}",
+        "^": r"\textasciicircum{}",
+        "<": r"\textless{}",
+        ">": r"\textgreater{}",
+        "\N{MINUS SIGN}": "$-$",
+        "\N{EN DASH}": "--",
+        "[": "{[}",  # after \\ it would be read as an optional argument
+        "]": "{]}",
+    }
+)
 
 
 def escape_markdown(text: str) -> str:
@@ -34,7 +38,7 @@ def escape_markdown(text: str) -> str:
     >>> escape_markdown("a|b <i>")
     'a\\\\|b &lt;i&gt;'
     """
-    for sign, instead in MARKDOWN_SIGNS:
+    for sign, instead in MARKDOWN.items():
         text = text.replace(sign, instead)
     return " ".join(text.split())
 
@@ -71,39 +75,15 @@ def _markdown_table(table: ReportTable) -> list[str]:
     return [lines[0], rule, *lines[1:]]
 
 
-def escape_latex(text: str) -> str:
-    r"""Keep what came from outside from being read as LaTeX; what its fonts cannot show becomes `?`.
-
-    >>> escape_latex("relu_gain & 5 %")
-    'relu\\_gain \\& 5 \\%'
-    """
-    shown = (sign if sign.isascii() or (sign.isalpha() and ord(sign) < 0x180) else "?" for sign in text)
-    signs = (LATEX_SIGNS.get(sign, instead) for sign, instead in zip(text, shown, strict=True))
-    return " ".join("".join(signs).split())
-
-
 def latex_tables(tables: Sequence[ReportTable], note: str = "") -> str:
     """Write tables for a paper, to be put in by `\\input`; they need the package booktabs."""
-    blocks = []
+    lines = []
     for table in tables:
-        columns = "".join("l" if column.is_text else "r" for column in table.columns)
+        alignment = "".join("l" if column.is_text else "r" for column in table.columns)
         rows = [table.header, *([cell.text for cell in row] for row in table.rows)]
-        written = [" & ".join(escape_latex(text) for text in row) + r" \\" for row in rows]
-        caption = ". ".join(escape_latex(line) for line in (note, table.title, *table.legend) if line)
-        blocks += [
-            r"\begin{table}[htbp]",
-            r"\centering",
-            rf"\caption{{{caption}.}}",
-            rf"\begin{{tabular}}{{{columns}}}",
-        ]
-        blocks += [
-            r"\toprule",
-            written[0],
-            r"\midrule",
-            *written[1:],
-            r"\bottomrule",
-            r"\end{tabular}",
-            r"\end{table}",
-            "",
-        ]
-    return "\n".join(blocks)
+        header, *body = [" & ".join(text.translate(LATEX) for text in row) + r" \\" for row in rows]
+        caption = ". ".join(line.translate(LATEX) for line in (note, table.title, *table.legend) if line)
+        lines += [r"\begin{table}[htbp]", r"\centering", rf"\caption{{{caption}.}}"]
+        lines += [rf"\begin{{tabular}}{{{alignment}}}", r"\toprule", header, r"\midrule", *body]
+        lines += [r"\bottomrule", r"\end{tabular}", r"\end{table}", ""]
+    return "\n".join(lines)

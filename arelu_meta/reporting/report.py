@@ -97,7 +97,7 @@ def report_metrics(report: Report) -> dict[str, float]:
     Only numbers that exist are there: one seed has a mean and an `_n`, but no interval.
     """
     named: dict[str, float] = {}
-    for comparison in report.analysis.all:
+    for comparison in (*report.analysis.matched, *report.analysis.fixed):
         setting = [f"{axis}_{value_text(value)}" for axis, value in comparison.setting]
         for arm in comparison.arms:
             path = [arm.name, *setting, *(["matched"] if comparison.matched else []), report.analysis.findings.metric]

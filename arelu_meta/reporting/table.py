@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from arelu_meta.analysis.arms import ALPHA, Analysis, Arm, ArmComparison, Control, SourceKey
+from arelu_meta.analysis.arms import ALPHA, Analysis, Arm, ArmComparison, Control
 from arelu_meta.analysis.estimates import Estimate, detectable_difference
 from arelu_meta.analysis.findings import Findings
-from arelu_meta.analysis.settings import decades_from, value_text
+from arelu_meta.analysis.settings import SourceKey, decades_from, value_text
 from arelu_meta.reporting.numbers import NONE, NumberFormat, p_value
 from arelu_meta.reporting.words import counted
 
@@ -124,7 +124,7 @@ def _published(
     heading: str, source: SourceKey, meaning: Sequence[str], arms: Sequence[Arm], numbers: NumberFormat
 ) -> TableColumn:
     """What one source published; its protocol is never mixed with another's in a column."""
-    values = (arm.published_value(source) for arm in arms)
+    values = (arm.published.get(source, math.nan) for arm in arms)
     return _column(heading, ", ".join(text for text in meaning if text), values, numbers)
 
 
@@ -243,7 +243,7 @@ def numbers_frame(analysis: Analysis) -> pd.DataFrame:
     """Every number of an analysis, a row per arm and setting; `view` tells fixed settings from matched ones."""
     findings = analysis.findings
     rows = []
-    for comparison in analysis.all:
+    for comparison in (*analysis.matched, *analysis.fixed):
         sources = comparison.published_sources
         names = ["published" if number == 1 else f"published_{number}" for number in range(1, len(sources) + 1)]
         for arm in comparison.arms:
@@ -254,7 +254,7 @@ def numbers_frame(analysis: Analysis) -> pd.DataFrame:
                     "role": arm_role(findings, arm.name),
                     "metric": findings.metric,
                     **arm_numbers(arm),
-                    **{name: arm.published_value(source) for name, source in zip(names, sources, strict=True)},
+                    **{name: arm.published.get(key, math.nan) for name, key in zip(names, sources, strict=True)},
                     "seconds": arm.seconds,
                 }
             )

@@ -74,7 +74,7 @@ def test_without_a_baseline_nothing_is_tested():
 
 def test_no_runs():
     analysis = analyse(replace(sweep(), runs=pd.DataFrame()))
-    assert analysis.all == ()
+    assert analysis.primary == ()
 
 
 def test_learning_rates_matched_beside_fixed():
@@ -124,8 +124,8 @@ def test_published_values_of_the_setting():
         }
     )
     at_hundredth = analyse(sweep({"relu": 60.0, "arelu": 70.0}, lrs=(0.01, 0.1), published=published)).fixed[0]
-    assert at_hundredth.arm("arelu").published["value"].tolist() == [1.0]
-    assert at_hundredth.arm("relu").published["value"].tolist() == [3.0]  # an empty axis fits any
+    assert at_hundredth.arm("arelu").published == {("m", "", ""): 1.0}
+    assert at_hundredth.arm("relu").published == {("m", "", ""): 3.0}  # an empty axis fits any
 
 
 def test_episodes_reach_the_arms():

@@ -8,7 +8,7 @@ from arelu_meta.analysis.settings import (
     checked_runs,
     choose_setting,
     decades_from,
-    published_rows,
+    published_values,
     rows_by_setting,
     same_value,
     tuned_axes,
@@ -69,19 +69,34 @@ TABLE = pd.DataFrame({"activation": ["relu", "arelu"], "lr": ["1e-4", None], "va
 
 
 def test_rows_of_a_cell():
-    assert published_rows(TABLE, {"activation": "relu", "lr": 0.0001})["value"].tolist() == [1.0]
-    assert published_rows(TABLE, {"activation": "relu", "lr": 0.1})["value"].tolist() == []
-    assert published_rows(TABLE, {"activation": "arelu", "lr": 0.1, "shots": 5})["value"].tolist() == [2.0]
+    assert published_values(TABLE, {"activation": "relu", "lr": 0.0001}) == {("", "", ""): 1.0}
+    assert published_values(TABLE, {"activation": "relu", "lr": 0.1}) == {}
+    assert published_values(TABLE, {"activation": "arelu", "lr": 0.1, "shots": 5}) == {("", "", ""): 2.0}
+
+
+def test_the_first_value_of_each_source_counts():
+    rows = pd.DataFrame(
+        {
+            "activation": "relu",
+            "metric": ["test/accuracy", "test/accuracy", None],
+            "source": ["table 4", "table 4", "log"],
+            "value": [1.0, 2.0, 3.0],
+        }
+    )
+    assert published_values(rows, {"activation": "relu"}) == {
+        ("test/accuracy", "", "table 4"): 1.0,
+        ("", "", "log"): 3.0,
+    }
 
 
 def test_nothing_published():
-    assert published_rows(None, {"activation": "relu"}).empty
-    assert published_rows(TABLE.iloc[:0], {"activation": "relu"}).empty
+    assert published_values(None, {"activation": "relu"}) == {}
+    assert published_values(TABLE.iloc[:0], {"activation": "relu"}) == {}
 
 
 def test_an_axis_that_a_file_leaves_empty_fits_any_value():
     as_read = TABLE.assign(lr=["1e-4", ""])
-    assert published_rows(as_read, {"activation": "arelu", "lr": 0.1})["value"].tolist() == [2.0]
+    assert published_values(as_read, {"activation": "arelu", "lr": 0.1}) == {("", "", ""): 2.0}
 
 
 def rows(*cells: tuple[float, int, float]) -> pd.DataFrame:
