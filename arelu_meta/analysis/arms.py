@@ -19,8 +19,8 @@ from arelu_meta.analysis.estimates import (
 )
 from arelu_meta.analysis.findings import Findings
 from arelu_meta.analysis.settings import (
+    AxisSetting,
     Choice,
-    Setting,
     SourceKey,
     checked_runs,
     choose_setting,
@@ -39,7 +39,7 @@ class Arm:
     """One arm in one setting."""
 
     name: str
-    setting: Setting
+    setting: AxisSetting
     values: pd.Series
     """The metric by seed, where it is a number."""
     diverged: tuple[int, ...]
@@ -73,7 +73,7 @@ class Arm:
 class ArmComparison:
     """All arms in one setting, or each at the setting of its own choice; best first."""
 
-    setting: Setting
+    setting: AxisSetting
     matched: bool
     arms: tuple[Arm, ...]
     baseline: str
@@ -172,7 +172,7 @@ def _comparisons(findings: Findings, runs: pd.DataFrame, tuned: tuple[str, ...])
     return tuple(comparisons)
 
 
-def _arm(findings: Findings, name: str, rows: pd.DataFrame, setting: Setting, choice: Choice | None) -> Arm:
+def _arm(findings: Findings, name: str, rows: pd.DataFrame, setting: AxisSetting, choice: Choice | None) -> Arm:
     values = rows[findings.metric].sort_index()
     finite = values[np.isfinite(values)]
     raw = finite.to_numpy()

@@ -12,7 +12,7 @@ import pandas as pd
 from arelu_meta.analysis.findings import Findings
 from arelu_meta.errors import InputError, unknown
 
-Setting = tuple[tuple[str, Any], ...]
+AxisSetting = tuple[tuple[str, Any], ...]
 """Axes with their values, in the order of the axes."""
 SourceKey = tuple[str, str, str]
 """Metric, protocol and source of a published value."""
@@ -65,7 +65,7 @@ def same_value(one: Any, other: Any) -> bool:
         return value_text(one) == value_text(other)
 
 
-def setting_label(setting: Setting) -> str:
+def setting_label(setting: AxisSetting) -> str:
     """Write a setting as `lr = 0.01, shots = 5`; empty for none.
 
     >>> setting_label((("shots", 5), ("lr", 0.0001)))
@@ -74,7 +74,7 @@ def setting_label(setting: Setting) -> str:
     return ", ".join(f"{axis} = {value_text(value)}" for axis, value in setting)
 
 
-def rows_by_setting(runs: pd.DataFrame, axes: tuple[str, ...]) -> Iterator[tuple[Setting, pd.DataFrame]]:
+def rows_by_setting(runs: pd.DataFrame, axes: tuple[str, ...]) -> Iterator[tuple[AxisSetting, pd.DataFrame]]:
     """The rows of each combination of the axes' values, in order of first appearance."""
     if not axes:
         yield (), runs
@@ -108,7 +108,7 @@ def tuned_axes(findings: Findings) -> tuple[str, ...]:
 class Choice:
     """The setting an arm chose, with what it chose by."""
 
-    setting: Setting
+    setting: AxisSetting
     rows: pd.DataFrame
     validation: float
     """Mean of the validation metric over seeds there."""
@@ -150,7 +150,7 @@ def choose_setting(findings: Findings, rows: pd.DataFrame, tuned: tuple[str, ...
     return Choice(setting, chosen, means[best], len(candidates), tuple(edges), uneven)
 
 
-def decades_from(setting: Setting, other: Setting, axis: str) -> float:
+def decades_from(setting: AxisSetting, other: AxisSetting, axis: str) -> float:
     """By how many powers of ten one setting's value lies above the other's; NaN where they are not positive numbers.
 
     >>> decades_from((("lr", 0.01),), (("lr", 0.1),), "lr")

@@ -15,7 +15,7 @@ from arelu_meta.reporting.table import arm_role
 MOST_POINTS = 200
 IN_FRONT = 7
 DASHES = ("", "6 3", "2 2", "8 3 2 3")
-COLOURS = (6, 1, 0, 2, 3, 4, 5)  # classes of figure.css: black for the baseline, vermilion for the explained arm
+COLOUR_ORDER = (6, 1, 0, 2, 3, 4, 5)  # classes of figure.css: black for the baseline, vermilion for the explained arm
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ def arm_styles(analysis: Analysis) -> list[ArmStyle]:
     styles = []
     for number, name in enumerate(dict.fromkeys([*filter(None, first), *best])):
         dash = DASHES[number // IN_FRONT % len(DASHES)]
-        colour = COLOURS[number % len(COLOURS)]
+        colour = COLOUR_ORDER[number % len(COLOUR_ORDER)]
         styles.append(ArmStyle(number, name, arm_role(findings, name), colour, dash, number < IN_FRONT))
     return styles
 
