@@ -12,13 +12,13 @@ from typing import Literal, get_args
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _BatchNorm
 
 from arelu_meta.errors import InputError, unknown
 from arelu_meta.kernels.standardise import standardise
 
 Norm = Literal["batch", "batch_support", "running", "group", "none"]
 GROUPS = 8
+BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
 _STATISTICS_ROWS: ContextVar[int | None] = ContextVar("statistics_rows", default=None)
 
 
@@ -79,7 +79,7 @@ def is_transductive(network: nn.Module) -> bool:
     """Tell whether queries see each other: a norm takes its statistics from the query batch."""
     return any(
         (isinstance(module, BatchStatisticsNorm) and not module.support_only)
-        or (isinstance(module, _BatchNorm) and module.running_mean is None)
+        or (isinstance(module, BATCH_NORMS) and module.running_mean is None)
         for module in network.modules()
     )
 
@@ -114,7 +114,7 @@ def with_batch_statistics(network: nn.Module) -> int:
     replaced = 0
     for parent in list(network.modules()):
         for name, child in list(parent._modules.items()):  # `named_children` leaves out a layer's second name
-            if isinstance(child, _BatchNorm):
+            if isinstance(child, BATCH_NORMS):
                 norm = BatchStatisticsNorm(child.num_features, eps=child.eps, affine=child.affine)
                 if child.affine:
                     norm.weight, norm.bias = child.weight, child.bias

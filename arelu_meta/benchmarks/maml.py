@@ -13,7 +13,6 @@ from arelu_meta.benchmarks.timing import interleaved
 from arelu_meta.data.episodes import EpisodeSampler
 from arelu_meta.data.imageset import ImageSet
 from arelu_meta.data.learn2learn_bridge import taskset
-from arelu_meta.learners.repeated_step import repeat_steps
 from arelu_meta.runtime.hardware import keep_freed_memory
 from arelu_meta.training.meta import make_optimizer, meta_train
 
@@ -47,7 +46,7 @@ def _iterations(train: ImageSet) -> BenchReport:
     learner = learners.build("maml", NARROW.network(), inner_lr=NARROW.inner_lr, inner_steps=NARROW.inner_steps)
     sampler = EpisodeSampler(train, ways=NARROW.ways, shots=NARROW.shots, queries=NARROW.queries)
     random = torch.Generator().manual_seed(0)
-    repeat_steps(learner, after=0)
+    learner.record_steps(after=0)
     loop = meta_train(
         learner, make_optimizer(learner, OUTER_LR), lambda: sampler.sample(NARROW.meta_batch, random), iterations=10**6
     )

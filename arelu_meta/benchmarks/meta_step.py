@@ -10,7 +10,6 @@ from torch import Tensor, nn
 from arelu_meta import activations, backbones, learners
 from arelu_meta.data.episodes import Episode
 from arelu_meta.errors import InputError, RunError
-from arelu_meta.learners.repeated_step import repeat_steps
 
 
 @dataclass(frozen=True)
@@ -58,7 +57,7 @@ class Setting:
         options = {"inner_lr": self.inner_lr, "inner_steps": self.inner_steps, "chunk": chunk}
         learner = learners.build("maml", network, engine=engine, **options)
         if record:
-            repeat_steps(learner, after=0)
+            learner.record_steps(after=0)
         return Step(network, partial(learner.meta_step, self.episodes(), progress=0.0))
 
 

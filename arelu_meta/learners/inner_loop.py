@@ -1,26 +1,37 @@
-"""The inner loop: gradient steps as a pure function of parameters. No cloned modules, no patching."""
+"""The inner loop: gradient steps as a pure function of parameters, and the query pass after them."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 import torch
-from torch import Tensor
+import torch.nn.functional as F
+from torch import Tensor, nn
 from torch.func import grad
+
+from arelu_meta.backbones.norm import statistics_from, uses_support_statistics
+from arelu_meta.errors import InputError
 
 Parameters: TypeAlias = dict[str, Tensor]
 InnerOptimizer = Literal["sgd", "adam"]
+Loss: TypeAlias = Callable[[Tensor, Tensor], Tensor]  # logits (N, ways) and labels (N,) to one number
+
+HEAD_NAMES = ("head", "fc", "classifier")  # ours, torchvision's and timm's
 
 
 @dataclass(frozen=True, eq=False)
 class InnerRule:
-    """How an episode is adapted to: which parameters move, how far, how often, and what the outer step may see of it.
+    """How a network adapts to an episode, and what the outer step may differentiate through.
 
-    `lr` is one rate, or learned rates by parameter name: (steps, ...) each, row s for step s, the last row for any
-    later one.
-    `moving` names the parameters that adapt (None: all). With `first_order` inner gradients are constants to the outer
-    step.
-    `clip_norm` bounds the norm of all inner gradients together.
+    Args:
+        lr: one learning rate, or learned rates by parameter name: (steps, ...) each, row s for step s, the last row for
+            any later one.
+        steps: gradient steps.
+        first_order: whether inner gradients are constants to the outer step.
+        moving: names of the parameters that adapt; None: all.
+        clip_norm: bound on the joint Euclidean norm of the inner gradients; None: no bound.
+        optimizer: "sgd", or "adam" on the engine `higher`.
+        loss: of the support set, from logits (N, ways) and labels (N,).
     """
 
     lr: float | Mapping[str, Tensor]
@@ -29,6 +40,7 @@ class InnerRule:
     moving: frozenset[str] | None = None
     clip_norm: float | None = None
     optimizer: InnerOptimizer = "sgd"
+    loss: Loss = F.cross_entropy
 
     def moves(self, name: str) -> bool:
         """Tell whether a parameter adapts."""
@@ -43,9 +55,15 @@ class InnerRule:
 
 
 def adapt(loss: Callable[[Parameters], Tensor], parameters: Parameters, rule: InnerRule) -> list[Parameters]:
-    """Take gradient steps on `loss` and give the parameters before the first and after every step, `steps + 1` in all.
+    """Take gradient steps on any loss, differentiable with respect to `parameters` and to learned rates.
 
-    The steps stay differentiable with respect to `parameters` and to learned rates.
+    Args:
+        loss: a function of parameters by name that returns one number.
+        parameters: where to start, by name.
+        rule: learning rate, number of steps, and which parameters move.
+
+    Returns:
+        The parameters before the first and after every step, `rule.steps + 1` dictionaries.
 
     >>> path = adapt(lambda p: (2 * p["w"]) ** 2 / 2, {"w": torch.tensor(3.0)}, InnerRule(lr=0.1, steps=1))
     >>> round(path[-1]["w"].item(), 4)  # w - 0.1 * 4 w = 0.6 w
@@ -55,11 +73,7 @@ def adapt(loss: Callable[[Parameters], Tensor], parameters: Parameters, rule: In
     names = [name for name in parameters if rule.moves(name)]
     for step in range(rule.steps):
         current = path[-1]
-
-        def moving_loss(moved: Parameters, fixed: Parameters = current) -> Tensor:
-            return loss({**fixed, **moved})
-
-        gradients = grad(moving_loss)({name: current[name] for name in names})
+        gradients = grad(_loss_of_moving)({name: current[name] for name in names}, current, loss)
         if rule.first_order:
             gradients = {name: gradient.detach() for name, gradient in gradients.items()}
         if rule.clip_norm is not None:
@@ -68,13 +82,52 @@ def adapt(loss: Callable[[Parameters], Tensor], parameters: Parameters, rule: In
     return path
 
 
+def _loss_of_moving(moving: Parameters, others: Parameters, loss: Callable[[Parameters], Tensor]) -> Tensor:
+    return loss({**others, **moving})
+
+
 def clipped(gradients: list[Tensor], norm: float) -> list[Tensor]:
     """Scale gradients down together so that their joint Euclidean norm is at most `norm`.
 
-    >>> [g.item() for g in clipped([torch.tensor(3.0), torch.tensor(4.0)], 1.0)]
-    [0.6000000238418579, 0.800000011920929]
+    >>> [round(g.item(), 4) for g in clipped([torch.tensor(3.0), torch.tensor(4.0)], 1.0)]
+    [0.6, 0.8]
     """
     total = torch.stack([gradient.square().sum() for gradient in gradients]).sum()
     # The square root of an exact zero has no gradient; there nothing is clipped anyway.
     scale = norm / torch.where(total > norm * norm, total, torch.full_like(total, norm * norm)).sqrt()
     return [gradient * scale for gradient in gradients]
+
+
+def query_pass(forward: Callable[[Tensor], Tensor], network: nn.Module, support_x: Tensor, query_x: Tensor) -> Tensor:
+    """Run the query through an adapted network; norms that take their statistics from the support see it as well.
+
+    Args:
+        forward: the adapted network, images (N, C, H, W) to logits (N, ways).
+        network: the network it was made from, which knows its norms.
+        support_x: support images, (supports, C, H, W).
+        query_x: query images, (queries, C, H, W).
+
+    Returns:
+        Logits of the query, (queries, ways).
+    """
+    if not uses_support_statistics(network):
+        return forward(query_x)
+    with statistics_from(len(support_x)):
+        return forward(torch.cat([support_x, query_x]))[len(support_x) :]
+
+
+def head_parameters(network: nn.Module) -> frozenset[str]:
+    """Names of the head's parameters: those of `head`, `fc` or `classifier`, else of the last layer that has any.
+
+    Raises:
+        InputError: the network has no parameters.
+    """
+    names = [name for name, _ in network.named_parameters()]
+    for prefix in HEAD_NAMES:
+        inside = frozenset(name for name in names if name.split(".")[0] == prefix)
+        if inside:
+            return inside
+    if not names:
+        raise InputError("the network has no parameters to adapt")
+    last = names[-1].rpartition(".")[0]
+    return frozenset(name for name in names if name.rpartition(".")[0] == last)

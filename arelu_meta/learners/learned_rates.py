@@ -1,14 +1,20 @@
-"""Learners whose inner learning rates are learned along with the weights."""
+"""Learners whose inner learning rates are learned along with the weights: Meta-SGD and MAML++."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
+from arelu_meta.data.episodes import Episode
 from arelu_meta.learners.engines import Engine
-from arelu_meta.learners.gradient import GradientLearner
-from arelu_meta.learners.inner_loop import InnerOptimizer, InnerRule
+from arelu_meta.learners.inner_loop import InnerOptimizer, InnerRule, Loss
+from arelu_meta.learners.learner import GradientLearner, episode_losses
+
+FIRST_ORDER_UNTIL = 0.25  # share of training before second derivatives are switched on
+MULTI_STEP_UNTIL = 0.5  # share of training over which the loss moves from all steps to the last
 
 
 class LearnedRates(nn.Module):
@@ -25,7 +31,10 @@ class LearnedRates(nn.Module):
 
 
 class LearnedRateLearner(GradientLearner):
-    """MAML with learned rates; `shape` says what shape of rates a weight gets, rows for steps first."""
+    """MAML with learned rates; `shape` says what shape of rates a weight gets, rows for steps first.
+
+    The other arguments are those of `maml`; `inner_lr` is where all rates start.
+    """
 
     def __init__(
         self,
@@ -39,6 +48,7 @@ class LearnedRateLearner(GradientLearner):
         clip_norm: float | None = None,
         inner_optimizer: InnerOptimizer = "sgd",
         chunk: int = 0,
+        loss: Loss = F.cross_entropy,
     ) -> None:
         self.rates = LearnedRates(
             {
@@ -46,7 +56,9 @@ class LearnedRateLearner(GradientLearner):
                 for name, weight in network.named_parameters()
             }
         )
-        rule = InnerRule(lr=self.rates.by_name(), steps=inner_steps, clip_norm=clip_norm, optimizer=inner_optimizer)
+        rule = InnerRule(
+            lr=self.rates.by_name(), steps=inner_steps, clip_norm=clip_norm, optimizer=inner_optimizer, loss=loss
+        )
         super().__init__(network, engine=engine, rule=rule, test_steps=test_steps, chunk=chunk)
 
     def parameter_groups(self, lr: float) -> list[dict[str, Any]]:
@@ -56,3 +68,65 @@ class LearnedRateLearner(GradientLearner):
     def state(self) -> nn.Module:
         """Network and rates."""
         return nn.ModuleDict({"network": self.network, "rates": self.rates})
+
+
+class MetaSgd(LearnedRateLearner):
+    """Meta-SGD (Li et al. 2017, arXiv 1707.09835): MAML with a learned rate for every single weight.
+
+    Args:
+        network: any module that maps images (N, C, H, W) to logits (N, ways).
+        options: `engine`, `inner_lr` (where all rates start), `inner_steps`, `test_steps`, `clip_norm`, `chunk` and
+            `loss`, as in `maml`. A rate is the same at every step, so tests may take more steps.
+
+    >>> from arelu_meta.learners import engines
+    >>> network = nn.Sequential(nn.Flatten(), nn.Linear(4, 2))
+    >>> learner = MetaSgd(network, engine=engines.build("func"), inner_lr=0.1, inner_steps=2)
+    >>> {name: tuple(rates.shape) for name, rates in learner.rates.by_name().items()}
+    {'1.weight': (1, 2, 4), '1.bias': (1, 2)}
+    """
+
+    def __init__(self, network: nn.Module, **options: Any) -> None:
+        super().__init__(network, shape=lambda weight: (1, *weight.shape), **options)
+
+
+class MamlPlusPlus(LearnedRateLearner):
+    """MAML++ (Antoniou et al. 2019, arXiv 1810.09502): rates per layer and step, a multi-step loss, first order first.
+
+    The multi-step loss fades to that of the last step in the first half of training, and second derivatives are
+    switched on after a quarter. Of the paper's six changes the batch-norm ones are the backbone's `norm`, and the
+    cosine schedule is left to the outer optimizer; these three are the learner's.
+
+    Args:
+        network: any module that maps images (N, C, H, W) to logits (N, ways).
+        inner_steps: gradient steps of a training episode; further ones in tests use the rates of the last.
+        options: `engine`, `inner_lr` (where all rates start), `test_steps`, `clip_norm`, `chunk` and `loss`, as in
+            `maml`.
+    """
+
+    def __init__(self, network: nn.Module, *, inner_steps: int, **options: Any) -> None:
+        super().__init__(network, shape=lambda _weight: (inner_steps,), inner_steps=inner_steps, **options)
+
+    def query_loss(self, episodes: Episode, progress: float) -> tuple[Tensor, Tensor]:
+        """Weigh the query losses after each step; early in training all count, later the last alone."""
+        rule = replace(self.rule, first_order=progress < FIRST_ORDER_UNTIL)
+        weights = step_weights(rule.steps, progress)
+        if weights[:-1].any():
+            logits = self.engine.logits(self.network, rule, episodes, every_step=True)[:, 1:]  # (episodes, steps, ...)
+        else:
+            logits = self.engine.logits(self.network, rule, episodes)
+            weights = weights[-1:]
+        by_step = [episode_losses(logits[:, step], episodes.query_y, rule.loss) for step in range(logits.shape[1])]
+        losses = torch.stack(by_step, 1)  # (episodes, steps)
+        return losses @ weights.to(losses), logits[:, -1]
+
+
+def step_weights(steps: int, progress: float) -> Tensor:
+    """Weights of the loss after each step: equal at the start, all on the last from MULTI_STEP_UNTIL on.
+
+    >>> step_weights(4, 0.0).tolist(), step_weights(4, 0.25).tolist(), step_weights(4, 1.0).tolist()
+    ([0.25, 0.25, 0.25, 0.25], [0.125, 0.125, 0.125, 0.625], [0.0, 0.0, 0.0, 1.0])
+    """
+    early = max(0.0, 1 - progress / MULTI_STEP_UNTIL) / steps
+    weights = torch.full((steps,), early)
+    weights[-1] = 1 - early * (steps - 1)
+    return weights

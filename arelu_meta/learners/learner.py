@@ -1,47 +1,251 @@
-"""What the loops need of a learner."""
+"""What a learner is: one outer step, adaptation to a support set, accuracy; and learners that adapt by gradient."""
 
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal, Protocol
 
+import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.func import functional_call
 
+from arelu_meta.activations.parameters import parameter_groups
+from arelu_meta.backbones.norm import with_batch_statistics
 from arelu_meta.data.episodes import Episode
-from arelu_meta.learners.adapted import Adapted
+from arelu_meta.errors import InputError
+from arelu_meta.kernels.recorded_step import RECORD_AFTER, RecordedStep
+from arelu_meta.learners.engines import Engine
+from arelu_meta.learners.inner_loop import InnerRule, Loss, Parameters, query_pass
+from arelu_meta.metrics import accuracy
 
 
 @dataclass(frozen=True, eq=False)
 class StepOutcome:
-    """Query loss (mean over tasks) and accuracy of each task, of one outer step before its update."""
+    """Query loss, averaged over episodes, and accuracy (episodes,) of one outer step, before its update."""
 
     loss: Tensor
     accuracies: Tensor
 
 
-class Learner(Protocol):
-    """A network, a way to fill its gradients from episodes, and its accuracy as it adapts."""
+class Adapted(Protocol):
+    """A learner after it has seen one support set: answers queries without adapting again."""
 
-    network: nn.Module
-    outer_optimizer: Literal["adam", "sgd"]
+    def logits(self, query_x: Tensor) -> Tensor:
+        """Answer queries (queries, C, H, W) with logits (queries, ways)."""
+
+
+class Learner(ABC):
+    """A network that learns from episodes how to adapt to new ones.
+
+    A training loop calls `meta_step` on batches of episodes and steps an optimizer made from `parameter_groups`.
+
+    Args:
+        network: any module that maps images (N, C, H, W) to logits (N, ways).
+        chunk: episodes held in memory at once; 0: the whole batch.
+
+    >>> from arelu_meta import data, learners
+    >>> from arelu_meta.data.episodes import EpisodeSampler
+    >>> network = nn.Sequential(nn.Flatten(), nn.Linear(28 * 28, 5))
+    >>> learner = learners.build("maml", network, inner_lr=0.01, inner_steps=1)
+    >>> optimizer = torch.optim.Adam(learner.parameter_groups(0.001))
+    >>> sampler = EpisodeSampler(data.load("digits"), ways=5, shots=1, queries=3)
+    >>> episodes = sampler.sample(4, torch.Generator().manual_seed(0))
+    >>> outcome = learner.meta_step(episodes, progress=0.0)
+    >>> optimizer.step()
+    >>> outcome.accuracies.shape, learner.accuracy_by_step(episodes).shape
+    (torch.Size([4]), torch.Size([4, 2]))
+    """
+
+    outer_optimizer: Literal["adam", "sgd"] = "adam"
+    """what the method is trained with"""
+
+    def __init__(self, network: nn.Module, *, chunk: int = 0) -> None:
+        self.network, self.chunk = network, chunk
+        self.recorded_step: RecordedStep | None = None
 
     def parameter_groups(self, lr: float) -> list[dict[str, Any]]:
-        """Give all that the outer optimizer trains: the network and whatever else the learner learns."""
+        """Give the outer optimizer all that is learned: weights, and activation parameters without weight decay."""
+        return parameter_groups(self.network, lr=lr)
 
     def state(self) -> nn.Module:
         """Give a module whose state_dict holds all that is learned."""
+        return self.network
 
     def meta_step(self, episodes: Episode, *, progress: float, share: float = 1.0) -> StepOutcome:
-        """Add the outer gradient of these episodes, times `share`, to `.grad`; `progress` runs from 0 to 1."""
+        """Add the gradient of the mean query loss after adaptation to `.grad`.
 
+        Args:
+            episodes: a batch with a leading axis over episodes.
+            progress: how far training has come, from 0 to 1, for methods whose loss changes.
+            share: factor of the gradient, where the batch is part of a larger one.
+
+        Returns:
+            The mean query loss, and the query accuracy of each episode.
+        """
+        losses, accuracies = [], []
+        for chunk in episodes.chunks(self.chunk or len(episodes)):
+            loss, logits = self._add_gradient(chunk, progress, share / len(episodes))
+            losses.append(loss)
+            accuracies.append(accuracy(logits, chunk.query_y))
+        return StepOutcome(torch.cat(losses).mean(), torch.cat(accuracies))
+
+    @abstractmethod
+    def query_loss(self, episodes: Episode, progress: float) -> tuple[Tensor, Tensor]:
+        """Give each episode's query loss (episodes,), and the query logits (episodes, queries, ways)."""
+
+    def _add_gradient(self, episodes: Episode, progress: float, weight: float) -> tuple[Tensor, Tensor]:
+        """Add the gradient of the summed query loss times `weight`; give losses and logits without their graph."""
+        losses, logits = self.query_loss(episodes, progress)
+        (losses.sum() * weight).backward()
+        return losses.detach(), logits.detach()
+
+    @abstractmethod
     def adapt(
         self, support_x: Tensor, support_y: Tensor, *, steps: int | None = None, lr: float | None = None
     ) -> Adapted:
-        """Adapt as in tests to one support set, (N, C, H, W) and (N,); other steps or another rate where asked."""
+        """Adapt to one support set as tests do.
+
+        Args:
+            support_x: images, (N, C, H, W).
+            support_y: labels 0 to ways - 1, (N,).
+            steps: gradient steps; None: as many as in tests.
+            lr: inner learning rate; None: as trained.
+
+        Returns:
+            Something that answers queries.
+
+        Raises:
+            InputError: `steps` or `lr` that this method cannot take.
+        """
+
+    @abstractmethod
+    def query_logits(self, episodes: Episode) -> Tensor:
+        """Adapt as tests do and answer the queries, (episodes, queries, ways)."""
+
+    @abstractmethod
+    def accuracy_by_step(self, episodes: Episode) -> Tensor:
+        """Give the query accuracy before adaptation and after every step, (episodes, steps + 1)."""
+
+    @torch.no_grad()
+    def final_accuracy(self, episodes: Episode) -> Tensor:
+        """Give the query accuracy after the last step alone, (episodes,)."""
+        return accuracy(self.query_logits(episodes), episodes.query_y)
+
+    def record_steps(self, *, after: int = RECORD_AFTER) -> None:
+        """Record the operations of the outer step after so many, and replay them: same results, faster.
+
+        Methods that cannot do so ignore it.
+        """
+        del after
+
+    @property
+    def recording_seconds(self) -> float:
+        """Time spent on recording so far."""
+        return self.recorded_step.seconds if self.recorded_step else 0.0
+
+
+class GradientLearner(Learner):
+    """Learn initial parameters from which a few gradient steps on the support set solve the query set.
+
+    Batch norms in the network are replaced by batch statistics in plain operations, because running statistics leak
+    between episodes and torch's own are wrong under `vmap`.
+
+    Args:
+        network: any module that maps images (N, C, H, W) to logits (N, ways).
+        engine: what computes the inner loop.
+        rule: how an episode is adapted to; what the user froze (`requires_grad`) stays out of it.
+        test_steps: gradient steps in tests; None: those of the rule.
+        chunk: episodes held in memory at once; 0: the whole batch.
+    """
+
+    def __init__(
+        self, network: nn.Module, *, engine: Engine, rule: InnerRule, test_steps: int | None = None, chunk: int = 0
+    ) -> None:
+        super().__init__(network, chunk=chunk)
+        with_batch_statistics(network)
+        names = frozenset(name for name, _ in network.named_parameters())
+        free = frozenset(name for name, parameter in network.named_parameters() if parameter.requires_grad)
+        if free != names:
+            rule = replace(rule, moving=free if rule.moving is None else rule.moving & free)
+        self.engine, self.rule, self.test_steps = engine, rule, test_steps or rule.steps
+
+    def query_loss(self, episodes: Episode, progress: float) -> tuple[Tensor, Tensor]:
+        """Give each episode's query loss (episodes,) and logits (episodes, queries, ways) after the last step."""
+        del progress  # the loss is the same throughout training
+        logits = self.engine.logits(self.network, self.rule, episodes)[:, -1]
+        return episode_losses(logits, episodes.query_y, self.rule.loss), logits
+
+    def _add_gradient(self, episodes: Episode, progress: float, weight: float) -> tuple[Tensor, Tensor]:
+        """Replay the step where it is recorded, and take it as written where not."""
+        if self.recorded_step is not None:
+            loss, settings = partial(self.query_loss, episodes, progress), (self.rule, self.engine)
+            outcome = self.recorded_step(
+                loss, episodes.tensors(), weight=weight, module=self.state(), settings=settings
+            )
+            if outcome is not None:
+                return outcome
+        return super()._add_gradient(episodes, progress, weight)
+
+    def record_steps(self, *, after: int = RECORD_AFTER) -> None:
+        """Record the operations of the outer step after so many, and replay them: same results, faster.
+
+        Ignored where steps may differ: on other engines than `func`, with a loss of one's own, and by methods whose
+        loss changes during training.
+        """
+        alike = type(self).query_loss is GradientLearner.query_loss and self.rule.loss is F.cross_entropy
+        if alike and self.engine.recordable:
+            self.recorded_step = RecordedStep(after)
+
+    @torch.no_grad()
+    def adapt(
+        self, support_x: Tensor, support_y: Tensor, *, steps: int | None = None, lr: float | None = None
+    ) -> Adapted:
+        """Take `test_steps` gradient steps on the support; `steps` and `lr` replace what was trained with."""
+        if steps is not None and steps < 1:
+            raise InputError(f"steps = {steps}; adapting takes at least 1")
+        if lr is not None and isinstance(self.rule.lr, Mapping):
+            raise InputError(f"lr = {lr}, but this model learned its inner rates; leave `lr` out")
+        steps = self.test_steps if steps is None else steps
+        rule = replace(self.rule, steps=steps, lr=self.rule.lr if lr is None else lr)
+        support = support_x.unsqueeze(0), support_y.unsqueeze(0)  # a batch of one episode, without queries
+        episode = Episode(*support, support[0][:, :0], support[1][:, :0])
+        adapted = self.engine.adapted_parameters(self.network, rule, episode)
+        # Copies: parameters that do not move would otherwise follow later training of the network.
+        return AdaptedNetwork(self.network, {name: p[0].detach().clone() for name, p in adapted.items()}, support_x)
 
     def query_logits(self, episodes: Episode) -> Tensor:
-        """Adapt as in tests and answer the queries, (tasks, queries, ways)."""
+        """Adapt `test_steps` times and answer the queries, (episodes, queries, ways)."""
+        return self._test_logits(episodes, every_step=False)[:, -1]
 
+    @torch.no_grad()
     def accuracy_by_step(self, episodes: Episode) -> Tensor:
-        """Give each task's query accuracy before adaptation and after every step, (tasks, steps + 1)."""
+        """Adapt `test_steps` times and give the accuracy at every point, (episodes, test_steps + 1)."""
+        return accuracy(self._test_logits(episodes, every_step=True), episodes.query_y.unsqueeze(1))
 
-    def final_accuracy(self, episodes: Episode) -> Tensor:
-        """Give each task's query accuracy after the last step alone, (tasks,)."""
+    def _test_logits(self, episodes: Episode, *, every_step: bool) -> Tensor:
+        rule = replace(self.rule, steps=self.test_steps)
+        chunks = episodes.chunks(self.chunk or len(episodes))
+        return torch.cat([self.engine.logits(self.network, rule, chunk, every_step=every_step) for chunk in chunks])
+
+
+@dataclass(frozen=True, eq=False)
+class AdaptedNetwork:
+    """The parameters after the last step; the support stays beside for norms that take their statistics from it."""
+
+    network: nn.Module
+    parameters: Parameters
+    support_x: Tensor
+
+    def logits(self, query_x: Tensor) -> Tensor:
+        """Answer queries (queries, C, H, W) with logits (queries, ways)."""
+        forward = partial(functional_call, self.network, self.parameters)
+        return query_pass(forward, self.network, self.support_x, query_x)
+
+
+def episode_losses(logits: Tensor, labels: Tensor, loss: Loss = F.cross_entropy) -> Tensor:
+    """Loss of each episode: (episodes, queries, ways) and (episodes, queries) -> (episodes,)."""
+    if loss is F.cross_entropy:
+        return F.cross_entropy(logits.transpose(1, 2), labels, reduction="none").mean(1)
+    return torch.stack([loss(*episode) for episode in zip(logits, labels, strict=True)])

@@ -5,68 +5,72 @@ The floor `features` is `ProtoNet` with a network that was never trained.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _BatchNorm
 
-from arelu_meta.activations.parameters import parameter_groups
-from arelu_meta.backbones.norm import BatchStatisticsNorm, is_transductive, uses_support_statistics
+from arelu_meta.backbones.norm import BATCH_NORMS, BatchStatisticsNorm, is_transductive, uses_support_statistics
 from arelu_meta.data.episodes import Episode
 from arelu_meta.errors import InputError
-from arelu_meta.learners.adapted import Adapted
-from arelu_meta.learners.gradient import task_losses
-from arelu_meta.learners.learner import StepOutcome
-from arelu_meta.learners.outer_step import outer_step
-from arelu_meta.metrics import accuracy
+from arelu_meta.learners.learner import Adapted, Learner, episode_losses
 
 
 def prototype_logits(support: Tensor, labels: Tensor, query: Tensor, ways: int) -> Tensor:
     """Minus the squared Euclidean distance of each query to each class mean.
 
-    Shapes: (tasks, supports, d), (tasks, supports), (tasks, queries, d) -> (tasks, queries, ways).
+    Args:
+        support: features, (episodes, supports, d).
+        labels: 0 to ways - 1, (episodes, supports).
+        query: features, (episodes, queries, d).
+        ways: number of classes, each of which has support.
+
+    Returns:
+        Logits, (episodes, queries, ways).
 
     >>> support = torch.tensor([[[0.0], [2.0]]])
     >>> prototype_logits(support, torch.tensor([[0, 1]]), torch.tensor([[[0.5]]]), 2).tolist()
     [[[-0.25, -2.25]]]
     """
-    members = nn.functional.one_hot(labels, ways).to(support.dtype)  # (tasks, supports, ways)
-    means = members.transpose(1, 2) @ support / members.sum(1).unsqueeze(-1)  # (tasks, ways, d)
+    members = nn.functional.one_hot(labels, ways).to(support.dtype)  # (episodes, supports, ways)
+    means = members.transpose(1, 2) @ support / members.sum(1).unsqueeze(-1)  # (episodes, ways, d)
     return -torch.cdist(query, means, compute_mode="donot_use_mm_for_euclid_dist").square()
 
 
-class ProtoNet:
+class ProtoNet(Learner):
     """Classify a query by the nearest class mean of the support's features; nothing moves inside an episode.
 
-    The network needs a method `features`; with batch norm, support and query of all tasks go through it together, so
-    that they cannot be taken in chunks while training.
+    With batch norm, support and query of all episodes go through the network together, so that they cannot be taken in
+    chunks while training.
+
+    Args:
+        network: a module with a method `features` that maps images (N, C, H, W) to features (N, d).
+        chunk: episodes held in memory at once; 0: the whole batch.
+
+    Raises:
+        InputError: a network without `features`, or with norms that do not go with prototypes.
+
+    >>> from arelu_meta import activations, backbones
+    >>> relu = activations.factory("relu")
+    >>> network = backbones.build("mnist_conv", activation=relu, channels=1, image_size=(28, 28), classes=5)
+    >>> model = ProtoNet(network).adapt(torch.rand(6, 1, 28, 28), torch.tensor([0, 0, 1, 1, 2, 2]))
+    >>> model.logits(torch.rand(4, 1, 28, 28)).shape
+    torch.Size([4, 3])
     """
 
-    outer_optimizer: Literal["adam", "sgd"] = "adam"
-
-    def __init__(self, network: nn.Module, *, chunk: int = 0, **_inner_loop: Any) -> None:
+    def __init__(self, network: nn.Module, *, chunk: int = 0) -> None:
         if not hasattr(network, "features"):
             raise InputError(f"{type(network).__name__} has no method `features`, which prototypes are made of")
         if uses_support_statistics(network):
             raise InputError(
                 "prototypes embed support and query together, so norm 'batch_support' cannot be had; "
-                "use norm=running, batch, group or none"
+                "use another `norm`: running, batch, group or none"
             )
-        if chunk and any(isinstance(module, BatchStatisticsNorm | _BatchNorm) for module in network.modules()):
+        if chunk and any(isinstance(module, (BatchStatisticsNorm, *BATCH_NORMS)) for module in network.modules()):
             raise InputError(
-                f"chunk = {chunk}, but with batch norm prototypes embed all tasks together; use norm=group or none, or "
-                f"leave --chunk out"
+                f"chunk = {chunk}, but with batch norm prototypes embed all episodes together; "
+                f"use `norm` group or none, or leave `chunk` out"
             )
-        self.network, self.chunk = network, chunk
-
-    def parameter_groups(self, lr: float) -> list[dict[str, Any]]:
-        """Weights and activation parameters of the network."""
-        return parameter_groups(self.network, lr=lr)
-
-    def state(self) -> nn.Module:
-        """Only the network is learned."""
-        return self.network
+        super().__init__(network, chunk=chunk)
 
     def embed(self, images: Tensor) -> Tensor:
         """Features of images, (N, C, H, W) -> (N, d)."""
@@ -74,12 +78,18 @@ class ProtoNet:
         return features(images)
 
     def query_logits(self, episodes: Episode) -> Tensor:
-        """Query logits, (tasks, queries, ways)."""
-        tasks, supports = episodes.support_y.shape
+        """Query logits, (episodes, queries, ways)."""
+        count, supports = episodes.support_y.shape
         images = torch.cat([episodes.support_x, episodes.query_x], dim=1)
-        features = self.embed(images.flatten(0, 1)).unflatten(0, (tasks, -1))
+        features = self.embed(images.flatten(0, 1)).unflatten(0, (count, -1))
         ways = int(episodes.support_y.max()) + 1
         return prototype_logits(features[:, :supports], episodes.support_y, features[:, supports:], ways)
+
+    def query_loss(self, episodes: Episode, progress: float) -> tuple[Tensor, Tensor]:
+        """Give each episode's query loss (episodes,), and the query logits (episodes, queries, ways)."""
+        del progress  # the loss is the same throughout training
+        logits = self.query_logits(episodes)
+        return episode_losses(logits, episodes.query_y), logits
 
     @torch.no_grad()
     def adapt(
@@ -87,32 +97,17 @@ class ProtoNet:
     ) -> Adapted:
         """Take the class means of the support's features, or keep the support where features depend on the batch."""
         if steps is not None or lr is not None:
-            raise InputError("prototypes take no gradient steps, so there is no steps and no lr; leave them out")
+            raise InputError("prototypes take no gradient steps, so they have neither; leave `steps` and `lr` out")
         if is_transductive(self.network):
             return JointPrototypes(self, support_x, support_y)
         ways = torch.arange(int(support_y.max()) + 1, device=support_y.device)
         features = self.embed(support_x)  # (N, d)
         return Prototypes(self, torch.stack([features[support_y == way].mean(0) for way in ways]))
 
-    def meta_step(self, episodes: Episode, *, progress: float, share: float = 1.0) -> StepOutcome:
-        """Add the gradient of the mean query loss."""
-        del progress
-
-        def query_loss(part: Episode) -> tuple[Tensor, Tensor]:
-            logits = self.query_logits(part)
-            return task_losses(logits, part.query_y), logits
-
-        return outer_step(query_loss, episodes, chunk=self.chunk, share=share)
-
     @torch.no_grad()
     def accuracy_by_step(self, episodes: Episode) -> Tensor:
-        """There is one point only: (tasks, 1)."""
+        """There is one point only: (episodes, 1)."""
         return self.final_accuracy(episodes).unsqueeze(1)
-
-    @torch.no_grad()
-    def final_accuracy(self, episodes: Episode) -> Tensor:
-        """Query accuracy of each task, (tasks,)."""
-        return accuracy(self.query_logits(episodes), episodes.query_y)
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,23 +3,37 @@
 from typing import Literal
 
 import torch
+import torch.nn.functional as F
 from torch import nn
 
 from arelu_meta.data.episodes import Episode
 from arelu_meta.errors import InputError
 from arelu_meta.learners.engines import Engine
 from arelu_meta.learners.engines.func_engine import FuncEngine
-from arelu_meta.learners.gradient import GradientLearner, task_losses
-from arelu_meta.learners.inner_loop import InnerOptimizer, InnerRule
-from arelu_meta.learners.learner import StepOutcome
+from arelu_meta.learners.inner_loop import InnerOptimizer, InnerRule, Loss
+from arelu_meta.learners.learner import GradientLearner, StepOutcome, episode_losses
 from arelu_meta.metrics import accuracy
 
 
 class Reptile(GradientLearner):
-    """The outer gradient is initial minus adapted parameters, averaged over tasks; the outer optimizer is plain SGD.
+    """The outer gradient is initial minus adapted parameters, averaged over episodes; plain SGD steps along it.
 
-    `outer_lr` is the paper's step size epsilon. Adaptation in training sees the whole episode, support and query, for
-    the method has no query loss; tests adapt to the support alone.
+    The learning rate of that SGD is the paper's step size epsilon. Adaptation in training sees the whole episode,
+    support and query, for the method has no query loss; tests adapt to the support alone.
+
+    Args:
+        network: any module that maps images (N, C, H, W) to logits (N, ways).
+        engine: the engine `func`.
+        inner_lr: learning rate of the adaptation.
+        inner_steps: gradient steps in a training episode.
+        test_steps: gradient steps in validation and test; None: `inner_steps`.
+        clip_norm: bound on the joint Euclidean norm of the inner gradients; None: no bound.
+        inner_optimizer: "sgd".
+        chunk: episodes held in memory at once; 0: the whole batch.
+        loss: of logits (N, ways) and labels (N,), a mean over N.
+
+    Raises:
+        InputError: another engine.
     """
 
     outer_optimizer: Literal["adam", "sgd"] = "sgd"
@@ -35,12 +49,12 @@ class Reptile(GradientLearner):
         clip_norm: float | None = None,
         inner_optimizer: InnerOptimizer = "sgd",
         chunk: int = 0,
+        loss: Loss = F.cross_entropy,
     ) -> None:
         if not isinstance(engine, FuncEngine):
             raise InputError("method 'reptile' runs on engine 'func'")
-        self._func = engine
         rule = InnerRule(
-            lr=inner_lr, steps=inner_steps, first_order=True, clip_norm=clip_norm, optimizer=inner_optimizer
+            lr=inner_lr, steps=inner_steps, first_order=True, clip_norm=clip_norm, optimizer=inner_optimizer, loss=loss
         )
         super().__init__(network, engine=engine, rule=rule, test_steps=test_steps, chunk=chunk)
 
@@ -49,14 +63,15 @@ class Reptile(GradientLearner):
         """Add initial minus adapted parameters to `.grad`; loss and accuracy are the query's before the step."""
         del progress
         losses, accuracies = [], []
-        for part in episodes.chunks(self.chunk or len(episodes)):
-            x = torch.cat([part.support_x, part.query_x], dim=1)
-            y = torch.cat([part.support_y, part.query_y], dim=1)
-            adapted = self._func.adapted(self.network, self.rule, Episode(x, y, part.query_x, part.query_y))
+        for chunk in episodes.chunks(self.chunk or len(episodes)):
+            x = torch.cat([chunk.support_x, chunk.query_x], dim=1)
+            y = torch.cat([chunk.support_y, chunk.query_y], dim=1)
+            whole = Episode(x, y, chunk.query_x, chunk.query_y)
+            adapted = self.engine.adapted_parameters(self.network, self.rule, whole)
             for name, parameter in self.network.named_parameters():
                 step = (parameter - adapted[name]).sum(0) * (share / len(episodes))
                 parameter.grad = step if parameter.grad is None else parameter.grad + step
-            logits = self.engine.logits(self.network, self.rule, part)[:, -1]
-            losses.append(task_losses(logits, part.query_y))
-            accuracies.append(accuracy(logits, part.query_y))
+            logits = self.engine.logits(self.network, self.rule, chunk)[:, -1]
+            losses.append(episode_losses(logits, chunk.query_y, self.rule.loss))
+            accuracies.append(accuracy(logits, chunk.query_y))
         return StepOutcome(torch.cat(losses).mean(), torch.cat(accuracies))

@@ -15,7 +15,7 @@ from arelu_meta.data.batches import Batches
 from arelu_meta.data.imageset import ImageSet
 from arelu_meta.errors import DivergedError, InputError
 from arelu_meta.kinds.supervised_sections import OptimizationSection
-from arelu_meta.learners.head import head_parameters
+from arelu_meta.learners.inner_loop import head_parameters
 from arelu_meta.runtime import processes
 from arelu_meta.training.layer_rates import layer_groups
 from arelu_meta.training.schedule import rate_factor

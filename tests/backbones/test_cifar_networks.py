@@ -15,7 +15,7 @@ from arelu_meta.activations.parameters import activation_modules, activation_par
 from arelu_meta.backbones.norm import with_batch_statistics
 from arelu_meta.backbones.shufflenet_v2 import channel_shuffle
 from arelu_meta.errors import InputError
-from arelu_meta.learners.head import head_parameters
+from arelu_meta.learners.inner_loop import head_parameters
 from arelu_meta.seeding import global_stream
 
 SITES = {

@@ -8,7 +8,7 @@ from arelu_meta import activations, backbones
 from arelu_meta.activations.parameters import activation_modules
 from arelu_meta.errors import InputError
 from arelu_meta.kinds.sections import NetworkSection
-from arelu_meta.learners.head import head_parameters
+from arelu_meta.learners.inner_loop import head_parameters
 from arelu_meta.metrics import dice
 from arelu_meta.seeding import global_stream
 

@@ -42,7 +42,7 @@ def test_every_method_runs_from_its_spec(store_uri, method):
     assert result.episodes.shape == (5, columns)
     assert only_run(store_uri).info.status == "FINISHED"
     assert np.allclose(stored_episodes(store_uri, result.run_id), result.episodes, atol=1e-6)
-    trained = learners.entry(method).trained
+    trained = learners.entry(method).needs_training
     assert ("train/loss" in metric_history(store_uri, result.run_id)) == trained
     assert result.selected_iteration == (2 if trained else 0)
 

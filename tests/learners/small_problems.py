@@ -5,9 +5,10 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from arelu_meta import activations, backbones
+from arelu_meta import activations, backbones, learners
 from arelu_meta.backbones.widths import input_multiple
 from arelu_meta.data.episodes import Episode
+from arelu_meta.learners.learner import Learner
 
 WAYS, SHOTS, QUERIES = 3, 2, 2
 
@@ -53,13 +54,20 @@ def conv4(activation: str = "arelu", dtype: torch.dtype = torch.float64, norm: s
     ).to(dtype)
 
 
-def episodes(tasks: int = 2, *, size: int = 4, dtype: torch.dtype = torch.float64, seed: int = 0) -> Episode:
+def build(method: str, network: nn.Module, **options: object) -> Learner:
+    """Any method; those with an inner loop take two steps of 0.1 unless told otherwise."""
+    settings = learners.entry(method).settings
+    inner = {name: value for name, value in {"inner_lr": 0.1, "inner_steps": 2}.items() if name in settings}
+    return learners.build(method, network, **{**inner, **options})
+
+
+def episodes(count: int = 2, *, size: int = 4, dtype: torch.dtype = torch.float64, seed: int = 0) -> Episode:
     """Episodes whose classes differ in brightness, so that there is something to learn."""
     random = torch.Generator().manual_seed(seed)
 
     def half(per_class: int) -> tuple[Tensor, Tensor]:
-        labels = torch.arange(WAYS).repeat_interleave(per_class).expand(tasks, -1)
-        noise = torch.randn(tasks, WAYS * per_class, 1, size, size, dtype=dtype, generator=random)
+        labels = torch.arange(WAYS).repeat_interleave(per_class).expand(count, -1)
+        noise = torch.randn(count, WAYS * per_class, 1, size, size, dtype=dtype, generator=random)
         return noise + labels.to(dtype).view(*labels.shape, 1, 1, 1) - 1, labels
 
     return Episode(*half(SHOTS), *half(QUERIES))

@@ -11,17 +11,13 @@ from arelu_meta.data.episodes import Episode
 from arelu_meta.errors import InputError
 from arelu_meta.learners.learner import Learner
 from arelu_meta.metrics import accuracy
-from tests.learners.small_problems import conv4, distance, episodes, gradients, mnist_conv, own_net
+from tests.learners.small_problems import build, conv4, distance, episodes, gradients, mnist_conv, own_net
 
 METHODS = learners.names()
-TRAINED = [entry.name for entry in learners.entries() if entry.trained]
-BY_GRADIENT = [name for name in TRAINED if name != "protonet"]
+TRAINED = [entry.name for entry in learners.entries() if entry.needs_training]
+BY_GRADIENT = [entry.name for entry in learners.entries() if entry.by_gradient]
 WITHOUT_INNER_LOOP = ["protonet", "features", "centroid"]
-STEPS = 2
-
-
-def build(method: str, network: nn.Module, **options: object) -> Learner:
-    return learners.build(method, network, **{"inner_lr": 0.1, "inner_steps": STEPS, **options})
+STEPS = 2  # of `build`
 
 
 def learned(learner: Learner) -> list[nn.Parameter]:
@@ -38,7 +34,7 @@ def test_all_ten_methods_are_registered():
 @pytest.mark.parametrize(("network", "size"), [(own_net, 4), (mnist_conv, 28), (conv4, 16)])
 def test_a_step_fills_finite_gradients_for_all_that_is_learned(method, activation, network, size):
     net = network(activation, torch.float32)
-    learner = build(method, net, inner_steps=1)
+    learner = build(method, net, **({"inner_steps": 1} if method in BY_GRADIENT else {}))
     outcome = learner.meta_step(episodes(size=size, dtype=torch.float32), progress=0.0)
     assert outcome.loss.isfinite()
     assert outcome.loss.shape == ()
@@ -69,9 +65,9 @@ def test_the_outer_optimizer_gets_every_parameter_once(method):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_accuracy_by_step(method):
-    """(tasks, steps + 1): first the network as it is, last what `final_accuracy` gives."""
+    """(episodes, steps + 1): first the network as it is, last what `final_accuracy` gives."""
     batch, net = episodes(4), own_net()
-    learner = build(method, net, test_steps=5)
+    learner = build(method, net, **({"test_steps": 5} if method in BY_GRADIENT else {}))
     table = learner.accuracy_by_step(batch)
     assert not table.requires_grad
     assert torch.equal(table[:, -1], learner.final_accuracy(batch))
@@ -88,7 +84,7 @@ def test_accuracy_by_step(method):
 @pytest.mark.parametrize("method", METHODS)
 def test_adaptation_helps(method):
     """Classes differ in brightness by as much as the noise: after training on episodes, well above chance (1/3)."""
-    learner = build(method, own_net(), test_steps=5)
+    learner = build(method, own_net(), **({"test_steps": 5} if method in BY_GRADIENT else {}))
     if method in TRAINED:
         optimizer = torch.optim.SGD(learner.parameter_groups(1.0 if method == "reptile" else 0.3))
         for seed in range(15):
@@ -127,7 +123,7 @@ def test_chunked_equals_unchunked(method, chunk):
 
 @pytest.mark.parametrize("method", TRAINED)
 def test_shares_of_a_batch_add_up_to_its_gradient(method):
-    """Three of four tasks with share 3/4 and one with share 1/4: what two processes send each other."""
+    """Three of four episodes with share 3/4 and one with share 1/4: what two processes send each other."""
     learner, batch = build(method, own_net("arelu")), episodes(4)
     learner.meta_step(batch, progress=0.3)
     whole = gradients(learner.state())
@@ -140,7 +136,7 @@ def test_shares_of_a_batch_add_up_to_its_gradient(method):
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_tasks_do_not_see_each_other(method):
+def test_episodes_do_not_see_each_other(method):
     learner, batch = build(method, own_net()), episodes(4)
     together = learner.query_logits(batch)
     assert torch.allclose(together[2:3], learner.query_logits(batch[2:3]), rtol=1e-10, atol=1e-12)
@@ -212,7 +208,7 @@ def test_a_pair_that_does_not_exist_is_refused(method, engine):
     if engine in supported:
         learners.check_engine(method, engine)
         return
-    with pytest.raises(InputError, match=f"method '{method}' does not run on engine '{engine}'; use --engine func"):
+    with pytest.raises(InputError, match=f"method '{method}' does not run on engine '{engine}'; use `engine='func'`"):
         build(method, own_net(), engine=engine)
 
 

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 
 from arelu_meta import learners
-from arelu_meta.learners.mamlpp import MamlPlusPlus, step_weights
+from arelu_meta.learners.learned_rates import MamlPlusPlus, step_weights
 from tests.learners.small_problems import central_differences, distance, episodes, gradients, own_net
 
 STEPS = 3

@@ -9,11 +9,7 @@ from torch import nn
 from arelu_meta import learners
 from arelu_meta.data.episodes import Episode
 from arelu_meta.errors import InputError
-from tests.learners.small_problems import WAYS, central_differences, conv4, episodes, gradients, own_net
-
-
-def build(method: str, network: nn.Module):
-    return learners.build(method, network, inner_lr=0.1, inner_steps=1)
+from tests.learners.small_problems import WAYS, build, central_differences, conv4, episodes, gradients, own_net
 
 
 def shuffled(batch: Episode) -> Episode:
@@ -79,7 +75,7 @@ def test_floors_equal_scikit_learns_nearest_centroid(method):
 
 
 def test_floors_are_declared_untrained():
-    assert [entry.name for entry in learners.entries() if not entry.trained] == ["features", "centroid"]
+    assert [entry.name for entry in learners.entries() if not entry.needs_training] == ["features", "centroid"]
 
 
 def test_any_number_of_ways():
@@ -98,6 +94,14 @@ def test_what_prototypes_cannot_be_made_of():
         build("protonet", conv4(norm="batch_support"))
 
 
-def test_batch_norm_ties_tasks_together_so_that_chunks_are_refused():
-    with pytest.raises(InputError, match="chunk = 4, but with batch norm prototypes embed all tasks together"):
-        learners.build("protonet", conv4("arelu"), inner_lr=0.1, inner_steps=1, chunk=4)
+def test_batch_norm_ties_episodes_together_so_that_chunks_are_refused():
+    with pytest.raises(InputError, match="chunk = 4, but with batch norm prototypes embed all episodes together"):
+        build("protonet", conv4("arelu"), chunk=4)
+
+
+@pytest.mark.parametrize("method", ["protonet", "features", "centroid"])
+@pytest.mark.parametrize("setting", learners.INNER_LOOP_SETTINGS)
+def test_settings_of_an_inner_loop_that_there_is_not_are_refused(method: str, setting: str):
+    assert learners.entry(method).settings == ()
+    with pytest.raises(TypeError, match=f"unexpected keyword argument '{setting}'"):
+        learners.build(method, own_net(), **{setting: 1})

@@ -16,7 +16,7 @@ from arelu_meta.errors import DivergedError
 from arelu_meta.learners.engines.func_engine import FuncEngine
 from arelu_meta.learners.learner import Learner, StepOutcome
 from arelu_meta.training.meta import evaluate, make_optimizer, meta_train, validate
-from tests.learners.small_problems import episodes, own_net
+from tests.learners.small_problems import build, episodes, own_net
 
 PROJECT = Path(__file__).resolve().parents[2]
 
@@ -99,7 +99,7 @@ def test_the_error_names_the_iteration_and_the_episode(method, half):
             getattr(batch, half)[2, 0, 0, 0, 0] = float("nan")
         return batch
 
-    learner = learners.build(method, network, inner_lr=0.1, inner_steps=2)
+    learner = build(method, network)
     steps = meta_train(learner, make_optimizer(learner, 0.01), next_episodes, iterations=5)
     assert [next(steps).number, next(steps).number] == [1, 2]
     weights = [parameter.detach().clone() for parameter in network.parameters()]
@@ -173,7 +173,7 @@ RSS_SCRIPT = """
 import torch
 from arelu_meta import learners
 from arelu_meta.training.meta import make_optimizer, meta_train
-from tests.learners.small_problems import episodes, own_net
+from tests.learners.small_problems import build, episodes, own_net
 
 torch.set_num_threads(1)
 learner = learners.build("maml", own_net("arelu"), engine={engine!r}, inner_lr=0.05, inner_steps=1)

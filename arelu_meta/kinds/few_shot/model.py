@@ -24,9 +24,7 @@ from arelu_meta.backbones.norm import is_transductive
 from arelu_meta.console.flags import validated
 from arelu_meta.errors import InputError
 from arelu_meta.kinds.few_shot.spec import FewShotSpec
-from arelu_meta.learners.adapted import Adapted
-from arelu_meta.learners.gradient import GradientLearner
-from arelu_meta.learners.learner import Learner
+from arelu_meta.learners.learner import Adapted, GradientLearner, Learner
 from arelu_meta.seeding import global_stream
 
 FILES = ("spec.json", "images.json", "weights.safetensors")
@@ -185,12 +183,8 @@ def build_learner(
         training.method,
         network.to(device) if device else network,
         engine=training.engine,
-        inner_lr=training.inner_lr,
-        inner_steps=training.inner_steps,
-        test_steps=training.test_steps,
-        clip_norm=training.clip_norm,
-        inner_optimizer=training.inner_optimizer,
         chunk=chunk,
+        **{name: getattr(training, name) for name in learners.entry(training.method).settings},
     )
 
 

@@ -29,7 +29,6 @@ from arelu_meta.kinds.result_text import name_of
 from arelu_meta.kinds.session import Session, machine, session
 from arelu_meta.kinds.split import EVALUATION_SEED, load_split
 from arelu_meta.learners.learner import Learner
-from arelu_meta.learners.repeated_step import recording_seconds, repeat_steps
 from arelu_meta.pictures.figures import activation_curves, training_curve
 from arelu_meta.runtime import processes
 from arelu_meta.seeding import generator, global_stream
@@ -57,7 +56,7 @@ def run_few_shot(spec: FewShotSpec, execution: EpisodeExecution, bar: progress.B
         learner = build_learner(spec, images.channels, images.image_size, chunk=execution.chunk, device=device)
         check_forward(learner.network, images.pixels(torch.arange(2, device=device)))
         if execution.record_steps:
-            repeat_steps(learner)
+            learner.record_steps()
         with session(
             spec,
             execution,
@@ -116,7 +115,7 @@ def _train_and_test(
         part: samplers[part].draw(size, generator(EVALUATION_SEED, f"episodes/{part}")) for part, size in sizes.items()
     }
     training = Training()
-    if learners.entry(spec.training.method).trained:
+    if learners.entry(spec.training.method).needs_training:
         training = _train(spec, learner, samplers, fixed["validation"], opened)
     trained = time.monotonic()
     by_step = _test(learner, samplers["test"], fixed["test"], opened.bar)
@@ -131,7 +130,7 @@ def _train_and_test(
         best_batch_accuracy=max((accuracy for _, accuracy in training.curves["train"]), default=float("nan")),
         train_seconds=trained - start,
         test_seconds=time.monotonic() - trained,
-        recording_seconds=recording_seconds(learner),
+        recording_seconds=learner.recording_seconds,
         run_id=opened.tracker.run_id,
         experiment_id=opened.tracker.experiment_id,
         tracking_uri=opened.tracker.uri,

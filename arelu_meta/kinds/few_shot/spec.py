@@ -124,7 +124,7 @@ class FewShotSpec(Spec):
     def metrics(self) -> set[str]:
         """Name the metrics of a run that can be judged, drawn or chosen by."""
         tested = {"test/accuracy", "test/accuracy_by_inner_step"}
-        if not learners.entry(self.training.method).trained:
+        if not learners.entry(self.training.method).needs_training:
             return tested
         extra = {"validation/accuracy"} if self.evaluation.protocol == "sound" else {"paper/best_batch_accuracy"}
         return {"train/loss", "train/accuracy"} | tested | extra

@@ -1,6 +1,7 @@
 """Engines: three ways to compute the logits of adapted networks, differentiable in the initial parameters.
 
-`func` is torch.func, vectorised over tasks; `higher` and `learn2learn` are the libraries of those names, task by task.
+`func` is torch.func, vectorised over episodes; `higher` and `learn2learn` are the libraries of those names, episode by
+episode.
 """
 
 from dataclasses import dataclass
@@ -14,17 +15,35 @@ if TYPE_CHECKING:
     from arelu_meta.data.episodes import Episode
     from arelu_meta.learners.inner_loop import InnerRule, Parameters
 
+__all__ = ["Engine", "EngineEntry", "build", "names"]
+
 
 class Engine(Protocol):
     """Adapt a network to a batch of episodes and answer their queries."""
 
+    recordable: bool
+    """whether all steps run the same operations, so that they can be recorded"""
+
     def logits(
         self, network: "nn.Module", rule: "InnerRule", episodes: "Episode", *, every_step: bool = False
     ) -> "Tensor":
-        """Give query logits (tasks, points, queries, ways): after the last step, or before the first and after each."""
+        """Adapt to each support set and answer its queries.
 
-    def adapted(self, network: "nn.Module", rule: "InnerRule", episodes: "Episode") -> "Parameters":
-        """Give the parameters after the last step, each (tasks, ...)."""
+        Args:
+            network: maps images (N, C, H, W) to logits (N, ways).
+            rule: how to adapt.
+            episodes: a batch with a leading axis over episodes.
+            every_step: whether to answer before the first and after each step, or after the last alone.
+
+        Returns:
+            Query logits (episodes, points, queries, ways), differentiable in the network's parameters.
+
+        Raises:
+            InputError: a rule that this engine cannot follow.
+        """
+
+    def adapted_parameters(self, network: "nn.Module", rule: "InnerRule", episodes: "Episode") -> "Parameters":
+        """Adapt to each support set and give the parameters after the last step, each (episodes, ...)."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +53,7 @@ class EngineEntry(Entry):
 
 _REGISTRY = Registry[EngineEntry]("engine")
 _REGISTRY.add(
-    EngineEntry("func", "arelu_meta.learners.engines.func_engine:FuncEngine", "torch.func, vectorised over tasks"),
+    EngineEntry("func", "arelu_meta.learners.engines.func_engine:FuncEngine", "torch.func, vectorised over episodes"),
     EngineEntry("higher", "arelu_meta.learners.engines.higher_engine:HigherEngine", "higher; inner Adam"),
     EngineEntry(
         "learn2learn", "arelu_meta.learners.engines.learn2learn_engine:Learn2LearnEngine", "learn2learn's MAML wrapper"
@@ -48,6 +67,16 @@ def names() -> list[str]:
 
 
 def build(name: str) -> Engine:
-    """Make an engine by name."""
+    """Make an engine by name.
+
+    Args:
+        name: one of `names()`.
+
+    Raises:
+        InputError: an unknown name, or a library that is not installed.
+
+    >>> build("func").recordable
+    True
+    """
     engine: Engine = _REGISTRY[name].load()()
     return engine

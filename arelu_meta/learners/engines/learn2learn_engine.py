@@ -1,4 +1,4 @@
-"""The `learn2learn` engine (Arnold et al. 2020, arXiv 2008.12284): task by task with its MAML wrapper.
+"""The `learn2learn` engine (Arnold et al. 2020, arXiv 2008.12284): episode by episode with its MAML wrapper.
 
 learn2learn 0.2.0 does not build by plain pip on Python 3.11 and holds numpy below 2, so it is an extra; `make setup`
 installs it.
@@ -10,13 +10,11 @@ import warnings
 from collections.abc import Mapping
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from arelu_meta.data.episodes import Episode
 from arelu_meta.errors import InputError
-from arelu_meta.learners.inner_loop import InnerRule, Parameters
-from arelu_meta.learners.query import query_logits
+from arelu_meta.learners.inner_loop import InnerRule, Parameters, query_pass
 
 try:
     with contextlib.redirect_stderr(io.StringIO()), warnings.catch_warnings():  # gym's banner and deprecations
@@ -24,49 +22,46 @@ try:
         from learn2learn.algorithms import MAML
 except ImportError as error:
     raise InputError(
-        "engine 'learn2learn' needs learn2learn; `make setup` installs it, or use --engine func"
+        "engine 'learn2learn' needs learn2learn; `make setup` installs it, or use `engine='func'`"
     ) from error
 
 
 class Learn2LearnEngine:
     """Adapt clones of `learn2learn.algorithms.MAML`; only whole networks and plain SGD, as that wrapper does."""
 
-    def logits(self, network: nn.Module, rule: InnerRule, episodes: Episode, *, every_step: bool = False) -> Tensor:
-        """Give query logits (tasks, points, queries, ways)."""
-        _check(rule)
-        wrapper = MAML(network, lr=rule.lr, first_order=rule.first_order)
-        with torch.enable_grad():
-            found = torch.stack([self._task(wrapper, rule, episode, every_step) for episode in episodes])
-        return found if torch.is_grad_enabled() else found.detach()
+    recordable = False
 
-    def adapted(self, network: nn.Module, rule: InnerRule, episodes: Episode) -> Parameters:
-        """Give the parameters after the last step, each (tasks, ...)."""
-        _check(rule)
-        wrapper = MAML(network, lr=rule.lr, first_order=rule.first_order)
-        tasks = []
+    def logits(self, network: nn.Module, rule: InnerRule, episodes: Episode, *, every_step: bool = False) -> Tensor:
+        """Give query logits (episodes, points, queries, ways)."""
+        wrapper, answers = _wrapper(network, rule), []
         with torch.enable_grad():
             for episode in episodes:
-                learner = wrapper.clone()
+                clone = wrapper.clone()
+                points = []
+                for step in range(rule.steps + 1):
+                    if step > 0:
+                        clone.adapt(rule.loss(clone(episode.support_x), episode.support_y))
+                    if every_step or step == rule.steps:
+                        points.append(query_pass(clone, clone, episode.support_x, episode.query_x))
+                answers.append(torch.stack(points))
+        logits = torch.stack(answers)
+        return logits if torch.is_grad_enabled() else logits.detach()
+
+    def adapted_parameters(self, network: nn.Module, rule: InnerRule, episodes: Episode) -> Parameters:
+        """Give the parameters after the last step, each (episodes, ...)."""
+        wrapper, adapted = _wrapper(network, rule), []
+        with torch.enable_grad():
+            for episode in episodes:
+                clone = wrapper.clone()
                 for _ in range(rule.steps):
-                    learner.adapt(F.cross_entropy(learner(episode.support_x), episode.support_y))
-                tasks.append(dict(learner.module.named_parameters()))
-        return {name: torch.stack([task[name] for task in tasks]) for name in tasks[0]}
-
-    def _task(self, wrapper: MAML, rule: InnerRule, episode: Episode, every_step: bool) -> Tensor:
-        learner = wrapper.clone()
-        points = [self._answer(learner, episode)] if every_step or rule.steps == 0 else []
-        for step in range(rule.steps):
-            learner.adapt(F.cross_entropy(learner(episode.support_x), episode.support_y))
-            if every_step or step == rule.steps - 1:
-                points.append(self._answer(learner, episode))
-        return torch.stack(points)
-
-    def _answer(self, learner: MAML, episode: Episode) -> Tensor:
-        return query_logits(learner, learner, episode.support_x, episode.query_x)
+                    clone.adapt(rule.loss(clone(episode.support_x), episode.support_y))
+                adapted.append(dict(clone.module.named_parameters()))
+        return {name: torch.stack([one[name] for one in adapted]) for name in adapted[0]}
 
 
-def _check(rule: InnerRule) -> None:
-    remedy = "use --engine func"
+def _wrapper(network: nn.Module, rule: InnerRule) -> MAML:
+    """Wrap a network, or refuse a rule that learn2learn cannot follow."""
+    remedy = "use `engine='func'`"
     if isinstance(rule.lr, Mapping):
         raise InputError(f"engine 'learn2learn' has no learned inner rates; {remedy}")
     if rule.moving is not None:
@@ -74,4 +69,7 @@ def _check(rule: InnerRule) -> None:
     if rule.clip_norm is not None:
         raise InputError(f"engine 'learn2learn' has no inner gradient clipping; {remedy}")
     if rule.optimizer != "sgd":
-        raise InputError(f"engine 'learn2learn' has inner optimizer 'sgd', not {rule.optimizer!r}; use --engine higher")
+        raise InputError(
+            f"engine 'learn2learn' has inner optimizer 'sgd', not {rule.optimizer!r}; use `engine='higher'`"
+        )
+    return MAML(network, lr=rule.lr, first_order=rule.first_order)

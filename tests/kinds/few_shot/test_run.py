@@ -7,7 +7,7 @@ import json
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
+from functools import partialmethod
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +25,10 @@ from arelu_meta.data.episodes import Episode
 from arelu_meta.data.imageset import ImageSet
 from arelu_meta.errors import InputError, RunError
 from arelu_meta.kinds.execution import EpisodeExecution, Execution
-from arelu_meta.kinds.few_shot import run as few_shot
 from arelu_meta.kinds.few_shot.model import build_learner
 from arelu_meta.kinds.few_shot.result import FewShotResult
 from arelu_meta.kinds.run import run
-from arelu_meta.learners.gradient import GradientLearner
-from arelu_meta.learners.repeated_step import repeat_steps
+from arelu_meta.learners.learner import GradientLearner
 
 SpecMaker = Callable[..., Any]
 CPU = Execution(device="cpu")
@@ -132,7 +130,7 @@ def test_same_seed_same_bits(tiny_spec: SpecMaker, memory: list, activation: str
 
 
 def test_recorded_steps_give_the_same_bits(tiny_spec: SpecMaker, memory: list, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(few_shot, "repeat_steps", partial(repeat_steps, after=1))
+    monkeypatch.setattr(GradientLearner, "record_steps", partialmethod(GradientLearner.record_steps, after=1))
     spec = tiny_spec(training={"iterations": 4})
     recorded, plain = (run(spec, EpisodeExecution(device="cpu", record_steps=record)) for record in (True, False))
     assert same_weights(recorded.network, plain.network)

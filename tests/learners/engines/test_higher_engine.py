@@ -52,7 +52,7 @@ def test_meta_gradient_through_adam_equals_central_differences():
 def test_other_engines_refuse_inner_adam(engine):
     learner = learners.build("maml", own_net(), engine=engine, **OPTIONS)
     with pytest.raises(
-        InputError, match=f"engine '{engine}' has inner optimizer 'sgd', not 'adam'; use --engine higher"
+        InputError, match=f"engine '{engine}' has inner optimizer 'sgd', not 'adam'; use `engine='higher'`"
     ):
         learner.meta_step(episodes(), progress=0.0)
 

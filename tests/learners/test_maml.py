@@ -5,13 +5,13 @@ import copy
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import nn
+from torch import Tensor, nn
 
 from arelu_meta import learners
 from arelu_meta.data.episodes import Episode
 from arelu_meta.errors import InputError
-from arelu_meta.learners.gradient import GradientLearner
-from arelu_meta.learners.head import head_parameters
+from arelu_meta.learners.inner_loop import head_parameters
+from arelu_meta.learners.learner import GradientLearner
 from tests.learners.small_problems import central_differences, conv4, distance, episodes, gradients, mnist_conv, own_net
 
 RATE, STEPS = 0.3, 2
@@ -60,7 +60,7 @@ def test_loss_accuracy_and_logits_equal_copies_trained_by_sgd(method):
 def test_what_rests_is_not_moved(method):
     network, batch = own_net("arelu"), episodes(3)
     made = learner(method, network)
-    adapted = made.engine.adapted(network, made.rule, batch)
+    adapted = made.engine.adapted_parameters(network, made.rule, batch)
     moving = moving_of(method)
     for name, parameter in network.named_parameters():
         assert torch.equal(adapted[name], parameter.expand_as(adapted[name])) == (name not in moving), name
@@ -140,3 +140,22 @@ def test_no_steps_are_not_taken_for_the_usual_ones():
     batch = episodes(1)
     with pytest.raises(InputError, match="steps = 0; adapting takes at least 1"):
         learner("maml", own_net("arelu")).adapt(batch.support_x[0], batch.support_y[0], steps=0)
+
+
+@pytest.mark.parametrize("engine", ["func", "higher", "learn2learn"])
+def test_any_loss(engine: str):
+    """Twice the loss at half the rate adapts alike, and the outer gradient is twice as large."""
+
+    def twice(logits: Tensor, labels: Tensor) -> Tensor:
+        return 2 * F.cross_entropy(logits, labels)
+
+    network, batch = own_net("arelu"), episodes()
+    plain = learners.build("maml", network, engine=engine, inner_lr=RATE, inner_steps=STEPS)
+    outcome = plain.meta_step(batch, progress=0.0)
+    expected = {name: 2 * gradient for name, gradient in gradients(network).items()}
+    doubled = learners.build("maml", network, engine=engine, inner_lr=RATE / 2, inner_steps=STEPS, loss=twice)
+    doubled.record_steps(after=0)
+    assert doubled.recorded_step is None  # the function may depend on anything
+    torch.testing.assert_close(doubled.meta_step(batch, progress=0.0).loss, 2 * outcome.loss)
+    assert distance(gradients(network), expected) < 1e-10
+    torch.testing.assert_close(doubled.query_logits(batch), plain.query_logits(batch))

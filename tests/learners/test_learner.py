@@ -1,4 +1,4 @@
-"""A learner that repeats its steps ends up with the same bits as one that does not."""
+"""A learner that records and replays its steps ends up with the same bits as one that does not."""
 
 from collections.abc import Callable
 
@@ -9,14 +9,13 @@ from torch.nn.utils import parametrize
 
 from arelu_meta import activations, learners
 from arelu_meta.data.episodes import Episode
-from arelu_meta.learners.gradient import GradientLearner
+from arelu_meta.kernels.recorded_step import RECORDINGS
 from arelu_meta.learners.inner_loop import InnerRule
-from arelu_meta.learners.learner import Learner
-from arelu_meta.learners.repeated_step import KINDS, RepeatedStep, recording_seconds, repeat_steps
+from arelu_meta.learners.learner import GradientLearner, Learner
 from arelu_meta.training.meta import make_optimizer
-from tests.learners.small_problems import conv4, episodes, mnist_conv, own_net
+from tests.learners.small_problems import build, conv4, episodes, mnist_conv, own_net
 
-REPEATED = ["maml", "fomaml", "anil", "boil", "meta_sgd"]
+RECORDED = ["maml", "fomaml", "anil", "boil", "meta_sgd"]
 RANDOM = {"rrelu"}
 
 
@@ -35,51 +34,49 @@ def trained(learner: Learner, batches: list[Episode]) -> list[Tensor]:
 
 
 def check_the_same(method: str, network: Callable[[], nn.Module], batches: list[Episode], **options: object) -> Learner:
-    plain, repeating = (
-        learners.build(method, network(), **{"inner_lr": 0.1, "inner_steps": 2, **options}) for _ in range(2)
-    )
-    repeat_steps(repeating, after=1)
-    for one, other in zip(trained(repeating, batches), trained(plain, batches), strict=True):
+    plain, recorded = (build(method, network(), **options) for _ in range(2))
+    recorded.record_steps(after=1)
+    for one, other in zip(trained(recorded, batches), trained(plain, batches), strict=True):
         assert torch.equal(one, other)
-    return repeating
+    return recorded
 
 
-def batches_of(*seeds: int, tasks: int = 2, size: int = 16) -> list[Episode]:
-    return [episodes(tasks, size=size, dtype=torch.float32, seed=seed) for seed in seeds]
+def batches_of(*seeds: int, count: int = 2, size: int = 16) -> list[Episode]:
+    return [episodes(count, size=size, dtype=torch.float32, seed=seed) for seed in seeds]
 
 
-def tapes(learner: Learner) -> int:
-    step = getattr(learner, "add_gradient", None)
-    return len(step._tapes) if isinstance(step, RepeatedStep) else 0
+def recordings(learner: Learner) -> int:
+    step = getattr(learner, "recorded_step", None)
+    return 0 if step is None else len(step._recordings)
 
 
-@pytest.mark.parametrize("method", REPEATED)
+@pytest.mark.parametrize("method", RECORDED)
 @pytest.mark.parametrize("options", [{}, {"clip_norm": 0.5}, {"chunk": 1}], ids=["plain", "clipped", "chunks"])
 def test_the_same_bits(method: str, options: dict[str, object]):
     learner = check_the_same(method, lambda: conv4("arelu", torch.float32), batches_of(0, 1, 2, 3), **options)
-    assert tapes(learner) == 1
-    assert recording_seconds(learner) > 0
+    assert recordings(learner) == 1
+    assert learner.recording_seconds > 0
 
 
 @pytest.mark.parametrize("activation", activations.names())
 def test_the_same_bits_for_every_activation(activation: str):
     learner = check_the_same("maml", lambda: mnist_conv(activation, torch.float32), batches_of(0, 1, 2, size=28))
-    assert tapes(learner) == (activation not in RANDOM)
+    assert recordings(learner) == (activation not in RANDOM)
 
 
-@pytest.mark.parametrize("method", sorted(set(learners.names()) - set(REPEATED) - {"features", "centroid"}))
-def test_steps_that_are_not_alike_are_not_repeated(method: str):
+@pytest.mark.parametrize("method", sorted(set(learners.names()) - set(RECORDED) - {"features", "centroid"}))
+def test_steps_that_are_not_alike_are_not_recorded(method: str):
     learner = check_the_same(method, lambda: conv4("arelu", torch.float32), batches_of(0, 1, 2))
-    assert tapes(learner) == 0
+    assert recordings(learner) == 0
 
 
 def test_recorded_when_it_pays_and_once():
     learner = learners.build("maml", conv4("relu", torch.float32), inner_lr=0.1, inner_steps=1)
-    repeat_steps(learner, after=1)
+    learner.record_steps(after=1)
     counts = []
     for batch in batches_of(0, 1, 2, 3):
         learner.meta_step(batch, progress=0.0)
-        counts.append(tapes(learner))
+        counts.append(recordings(learner))
     assert counts == [0, 1, 1, 1]
 
 
@@ -88,16 +85,16 @@ def test_gradients_are_added_to_those_there_are_and_times_the_share():
     (batch,) = batches_of(0)
     learner.meta_step(batch, progress=0.0, share=0.5)
     once = [parameter.grad.clone() for parameter in learner.network.parameters()]
-    repeat_steps(learner, after=1)
+    learner.record_steps(after=1)
     learner.network.zero_grad()
     for _ in range(4):
         learner.meta_step(batch, progress=0.0, share=0.5)
-    assert tapes(learner) == 1
+    assert recordings(learner) == 1
     for parameter, gradient in zip(learner.network.parameters(), once, strict=True):
         torch.testing.assert_close(parameter.grad, 4 * gradient)
 
 
-def test_another_shape_mode_or_frozen_part_is_another_kind():
+def test_another_shape_mode_or_frozen_layer_is_recorded_anew():
     def changing(learner: Learner, outcomes: list[Tensor]) -> None:
         for size, training, frozen in ((2, True, False), (3, True, False), (3, False, False), (3, False, True)):
             learner.network.train(training)
@@ -105,25 +102,25 @@ def test_another_shape_mode_or_frozen_part_is_another_kind():
                 parameter.requires_grad_(not (frozen and name.startswith("head")))
             for seed in range(3):
                 learner.network.zero_grad()
-                learner.meta_step(batches_of(seed, tasks=size)[0], progress=0.0)
+                learner.meta_step(batches_of(seed, count=size)[0], progress=0.0)
                 outcomes += [p.grad.clone() for p in learner.network.parameters() if p.grad is not None]
 
-    plain, repeating = (
+    plain, recorded = (
         learners.build("maml", conv4("arelu", torch.float32), inner_lr=0.1, inner_steps=1) for _ in range(2)
     )
-    repeat_steps(repeating, after=1)
+    recorded.record_steps(after=1)
     theirs: list[Tensor] = []
     ours: list[Tensor] = []
     changing(plain, theirs)
-    changing(repeating, ours)
-    assert tapes(repeating) == 4
+    changing(recorded, ours)
+    assert recordings(recorded) == 4
     assert all(torch.equal(one, other) for one, other in zip(ours, theirs, strict=True))
 
 
-def test_networks_of_others_are_not_repeated():
+def test_networks_of_others_are_not_recorded():
     """A forward pass of a user's own may depend on what no operation shows, such as the number of calls."""
     learner = check_the_same("maml", lambda: own_net("arelu", torch.float32), batches_of(0, 1, 2, size=4))
-    assert tapes(learner) == 0
+    assert recordings(learner) == 0
 
 
 class Slowly(GradientLearner):
@@ -134,11 +131,11 @@ class Slowly(GradientLearner):
         return loss * (1 + progress), logits
 
 
-def test_a_loss_of_ones_own_is_not_repeated():
+def test_a_loss_of_ones_own_is_not_recorded():
     engine, rule = learners.engines.build("func"), InnerRule(lr=0.1, steps=1)
     learner = Slowly(conv4("relu", torch.float32), engine=engine, rule=rule)
-    repeat_steps(learner, after=0)
-    assert not isinstance(learner.add_gradient, RepeatedStep)
+    learner.record_steps(after=0)
+    assert learner.recorded_step is None
 
 
 def leaky(slope: float = 0.1) -> nn.Sequential:
@@ -192,13 +189,13 @@ def check_change_is_noticed(
     change: Callable[[GradientLearner], object], network: Callable[[], nn.Module], size: int
 ) -> None:
     found = []
-    for repeat in (False, True):
+    for record in (False, True):
         learner = learners.build("maml", network(), inner_lr=0.1, inner_steps=1)
-        if repeat:
-            repeat_steps(learner, after=0)
+        if record:
+            learner.record_steps(after=0)
         for batch in batches_of(0, 1, size=size):
             learner.meta_step(batch, progress=0.0)
-        assert tapes(learner) == repeat
+        assert recordings(learner) == record
         change(learner)
         learner.network.zero_grad()
         last = episodes(size=size, dtype=next(learner.network.parameters()).dtype, seed=2)
@@ -208,7 +205,7 @@ def check_change_is_noticed(
 
 def test_what_asks_for_gradients_of_images_gets_them():
     learner = learners.build("maml", leaky(), inner_lr=0.1, inner_steps=1)
-    repeat_steps(learner, after=0)
+    learner.record_steps(after=0)
     (batch,) = batches_of(0, size=4)
     learner.meta_step(batch, progress=0.0)
     batch.query_x.requires_grad_()
@@ -237,26 +234,26 @@ def test_a_parametrized_module_of_others_is_theirs():
     network = nn.Sequential(nn.Flatten(), Counting(16, 3))
     parametrize.register_parametrization(network[1], "weight", Doubled())
     learner = learners.build("maml", network, inner_lr=0.1, inner_steps=1)
-    repeat_steps(learner, after=0)
+    learner.record_steps(after=0)
     learner.meta_step(batches_of(0, size=4)[0], progress=0.0)
-    assert tapes(learner) == 0
+    assert recordings(learner) == 0
 
 
-def test_few_kinds_are_kept():
+def test_few_recordings_are_kept():
     learner = learners.build("maml", leaky(), inner_lr=0.1, inner_steps=1)
-    repeat_steps(learner, after=0)
-    for tasks in range(1, KINDS + 3):
-        learner.meta_step(batches_of(0, tasks=tasks, size=4)[0], progress=0.0)
-    assert tapes(learner) == 2
+    learner.record_steps(after=0)
+    for count in range(1, RECORDINGS + 3):
+        learner.meta_step(batches_of(0, count=count, size=4)[0], progress=0.0)
+    assert recordings(learner) == 2
 
 
 def test_hooks_are_called_every_time():
     network = conv4("relu", torch.float32)
     learner = learners.build("maml", network, inner_lr=0.1, inner_steps=1)
-    repeat_steps(learner, after=1)
+    learner.record_steps(after=1)
     for batch in batches_of(0, 1):
         learner.meta_step(batch, progress=0.0)
-    assert tapes(learner) == 1
+    assert recordings(learner) == 1
     calls: list[int] = []
     handle = network.register_forward_hook(lambda *_: calls.append(1))
     learner.meta_step(batches_of(2)[0], progress=0.0)
@@ -268,16 +265,16 @@ def test_on_the_meta_device():
     with torch.device("meta"):
         network = conv4("arelu", torch.float32)
     learner = learners.build("maml", network, inner_lr=0.1, inner_steps=1)
-    repeat_steps(learner, after=1)
+    learner.record_steps(after=1)
     (batch,) = batches_of(0)
     for _ in range(3):
         outcome = learner.meta_step(Episode(*(tensor.to("meta") for tensor in batch.tensors())), progress=0.0)
-    assert tapes(learner) == 1
+    assert recordings(learner) == 1
     assert outcome.loss.is_meta
 
 
 @pytest.mark.parametrize("engine", ["higher", "learn2learn"])
 def test_other_engines_go_their_own_way(engine: str):
     learner = learners.build("maml", conv4("relu", torch.float32), engine=engine, inner_lr=0.1, inner_steps=1)
-    repeat_steps(learner, after=1)
-    assert not isinstance(learner.add_gradient, RepeatedStep)
+    learner.record_steps(after=1)
+    assert learner.recorded_step is None

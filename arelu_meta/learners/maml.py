@@ -1,0 +1,115 @@
+"""MAML (Finn et al. 2017, arXiv 1703.03400) and its kin that differ in what moves: FOMAML, ANIL and BOIL."""
+
+from typing import Any
+
+import torch.nn.functional as F
+from torch import nn
+
+from arelu_meta.errors import InputError
+from arelu_meta.learners.engines import Engine
+from arelu_meta.learners.inner_loop import InnerOptimizer, InnerRule, Loss, head_parameters
+from arelu_meta.learners.learner import GradientLearner
+
+
+def maml(
+    network: nn.Module,
+    *,
+    engine: Engine,
+    inner_lr: float,
+    inner_steps: int,
+    test_steps: int | None = None,
+    clip_norm: float | None = None,
+    inner_optimizer: InnerOptimizer = "sgd",
+    chunk: int = 0,
+    loss: Loss = F.cross_entropy,
+    first_order: bool = False,
+    moving: frozenset[str] | None = None,
+) -> GradientLearner:
+    """MAML: all parameters move inside an episode, and the outer step differentiates through the inner gradients.
+
+    Args:
+        network: any module that maps images (N, C, H, W) to logits (N, ways); its batch norms are replaced by batch
+            statistics.
+        engine: what computes the inner loop, from `learners.engines.build`.
+        inner_lr: learning rate of the adaptation.
+        inner_steps: gradient steps on the support set of a training episode.
+        test_steps: gradient steps in validation and test; None: `inner_steps`.
+        clip_norm: bound on the joint Euclidean norm of the inner gradients; None: no bound.
+        inner_optimizer: "sgd", or "adam" on the engine `higher`.
+        chunk: episodes held in memory at once, which trades speed for memory; 0: the whole batch.
+        loss: of logits (N, ways) and labels (N,), a mean over N; of support and query alike.
+        first_order: whether inner gradients are constants to the outer step, which saves half of the time.
+        moving: names of the parameters that adapt; None: all.
+
+    Returns:
+        A learner for a training loop of one's own, or for `arelu_meta.training.meta.meta_train`.
+
+    Raises:
+        InputError: a norm in the network that cannot adapt.
+
+    >>> from arelu_meta.learners import engines
+    >>> network = nn.Sequential(nn.Flatten(), nn.Linear(4, 2))
+    >>> learner = maml(network, engine=engines.build("func"), inner_lr=0.1, inner_steps=5)
+    >>> learner.rule.lr, learner.test_steps
+    (0.1, 5)
+    """
+    rule = InnerRule(
+        lr=inner_lr,
+        steps=inner_steps,
+        first_order=first_order,
+        moving=moving,
+        clip_norm=clip_norm,
+        optimizer=inner_optimizer,
+        loss=loss,
+    )
+    return GradientLearner(network, engine=engine, rule=rule, test_steps=test_steps, chunk=chunk)
+
+
+def fomaml(network: nn.Module, **options: Any) -> GradientLearner:
+    """First-order MAML: the inner gradients are constants to the outer step.
+
+    Args:
+        network: any module that maps images (N, C, H, W) to logits (N, ways).
+        options: the other arguments of `maml`.
+
+    Returns:
+        A learner whose steps take about half the time of MAML's.
+    """
+    return maml(network, first_order=True, **options)
+
+
+def anil(network: nn.Module, **options: Any) -> GradientLearner:
+    """ANIL (Raghu et al. 2020, arXiv 1909.09157): only the head moves inside an episode.
+
+    Args:
+        network: any module that maps images (N, C, H, W) to logits (N, ways); `head_parameters` finds its head.
+        options: the other arguments of `maml`.
+
+    Returns:
+        A learner that adapts the last layer.
+
+    Raises:
+        InputError: the network has no parameters.
+    """
+    return maml(network, moving=head_parameters(network), **options)
+
+
+def boil(network: nn.Module, **options: Any) -> GradientLearner:
+    """BOIL (Oh et al. 2021, arXiv 2008.08882): everything but the head moves inside an episode.
+
+    Args:
+        network: any module that maps images (N, C, H, W) to logits (N, ways); `head_parameters` finds its head.
+        options: the other arguments of `maml`.
+
+    Returns:
+        A learner that adapts all layers but the last.
+
+    Raises:
+        InputError: the network is nothing but a head.
+    """
+    body = frozenset(name for name, _ in network.named_parameters()) - head_parameters(network)
+    if not body:
+        raise InputError(
+            f"{type(network).__name__} is nothing but a head, and boil moves the rest; use `method='maml'`"
+        )
+    return maml(network, moving=body, **options)
