@@ -117,6 +117,17 @@ class FewShotSpec(Spec):
         return self
 
     @property
+    def identity(self) -> str:
+        """SHA-256 of all settings that the method takes: those of an inner loop that it does not have change nothing.
+
+        They stand at their defaults there, so that a task file may set them for the methods that do.
+        """
+        fields = MetaTrainingSection.model_fields
+        ignored = set(learners.INNER_LOOP_SETTINGS) - set(learners.entry(self.training.method).settings)
+        training = self.training.model_copy(update={name: fields[name].default for name in ignored})
+        return super(FewShotSpec, self.model_copy(update={"training": training})).identity
+
+    @property
     def train_queries(self) -> int:
         """Query images per class in training episodes; the published procedure takes as many as shots."""
         return self.episode.shots if self.evaluation.protocol == "paper" else self.episode.queries

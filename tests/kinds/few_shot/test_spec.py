@@ -1,0 +1,26 @@
+"""What decides the identity of a meta-learning run."""
+
+import pytest
+
+from arelu_meta import learners
+from arelu_meta.kinds.few_shot.spec import FewShotSpec
+
+OTHER = {"inner_lr": 0.3, "inner_steps": 7, "test_steps": 9, "clip_norm": 2.0}
+
+
+def identity(method: str, **training: object) -> str:
+    return FewShotSpec(task="t", data={"dataset": "digits"}, training={"method": method, **training}).identity
+
+
+@pytest.mark.parametrize("method", learners.names())
+@pytest.mark.parametrize("setting", OTHER)
+def test_settings_of_the_inner_loop_count_where_there_is_one(method: str, setting: str):
+    """A grid over what a method ignores would otherwise run equal cells as different ones."""
+    changed = identity(method, **{setting: OTHER[setting]}) != identity(method)
+    assert changed == learners.entry(method).by_gradient
+
+
+def test_identities_of_earlier_runs_stand():
+    """Computed at commit e3c9156: of a gradient method with settings of its own, and of a floor at the defaults."""
+    assert identity("maml", **OTHER)[:16] == "7e77f43fbbd48e9e"
+    assert identity("protonet")[:16] == "68110ea7f33b8c35"
