@@ -18,15 +18,15 @@ def command(argv: Sequence[str] | None = None) -> None:
     parser = command_line.Parser(
         prog="python -m arelu_meta.export", description="Write the network of a classify, finetune or segment run."
     )
-    parser.add_argument("run", metavar="RUN", help="id of an MLflow run, or a model URI (runs:/..., models:/...)")
+    parser.add_argument("run", metavar="RUN", help="MLflow run id, model URI (runs:/..., models:/...), or folder")
     parser.add_argument("--to", choices=KINDS, default="safetensors", help="format [safetensors]")
     parser.add_argument("--output", metavar="DIR", help="folder to write into [export-RUN]")
     given = parser.parse_args(argv)
     from arelu_meta.store.formats import write
-    from arelu_meta.store.networks import load_stored
+    from arelu_meta.store.models import open_model
 
     folder = Path(given.output or f"export-{given.run.replace(':', '').strip('/').replace('/', '-')}")
-    sys.stdout.write("\n".join(write(load_stored(given.run), given.to, folder)) + "\n")
+    sys.stdout.write("\n".join(write(open_model(given.run), given.to, folder)) + "\n")
 
 
 def main(argv: Sequence[str] | None = None) -> int:

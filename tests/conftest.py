@@ -65,6 +65,8 @@ def new_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(autouse=True)
 def no_store_of_another_test(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """Record what a test without a store of its own runs where no other test looks."""
+    if "mlflow" in sys.modules:
+        sys.modules["mlflow"].set_tracking_uri(None)  # what a test before this one may have set
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path_factory.getbasetemp() / 'stray.db'}")
 
 

@@ -13,8 +13,8 @@ from safetensors.torch import load_file
 from arelu_meta.export import main
 from arelu_meta.kinds.finetune.run import prepare
 from arelu_meta.kinds.run import run
-from arelu_meta.store import formats, networks
-from arelu_meta.store.tracking import download_model
+from arelu_meta.store import formats, models
+from arelu_meta.store.models import download_model
 from tests.supervised_runs import finetune_spec
 from tests.tiny_runs import MLFLOW_WARNINGS
 
@@ -110,8 +110,8 @@ def test_an_archive_with_code_in_it_is_refused(trained, tmp_path, monkeypatch, c
     copy = tmp_path / "model"
     shutil.copytree(download_model(f"runs:/{trained.run_id}/model"), copy)
     (copy / "data" / "model.pt2").write_bytes(b"cbuiltins\nprint\n(S'sprung'\ntR.")
-    monkeypatch.setattr(networks.tracking, "download_model", lambda _uri: copy)
-    monkeypatch.delenv(networks.NO_PICKLE, raising=False)
+    monkeypatch.setattr(models, "download_model", lambda _uri: copy)
+    monkeypatch.delenv("MLFLOW_ALLOW_PICKLE_DESERIALIZATION", raising=False)
     assert main([trained.run_id]) == 2
     captured = capsys.readouterr()
     assert "is refused: " in captured.err

@@ -90,13 +90,10 @@ def machine_facts() -> dict[str, str]:
 
 def log_reports(reports: Sequence[BenchReport], tags: Mapping[str, str], *, experiment: str = "bench") -> str:
     """Log the figures as metrics and as files of an MLflow run of their own; gives the run's id."""
-    import mlflow
+    from arelu_meta.store.tracking import open_run
 
-    from arelu_meta.store.connection import open_store
-
-    _, experiment_id = open_store(experiment)
-    with mlflow.start_run(experiment_id=experiment_id, run_name="bench", tags=dict(tags)) as run:
-        mlflow.log_metrics({key: value for report in reports for key, value in report.metrics().items()})
-        mlflow.log_text(json.dumps([report.plain() for report in reports], indent=2), "bench.json")
-        mlflow.log_text("\n\n".join(report.text() for report in reports) + "\n", "bench.txt")
-    return run.info.run_id
+    with open_run(experiment, name="bench", tags=tags) as tracker:
+        tracker.log_metrics({key: value for report in reports for key, value in report.metrics().items()})
+        tracker.log_text(json.dumps([report.plain() for report in reports], indent=2), "bench.json")
+        tracker.log_text("\n\n".join(report.text() for report in reports) + "\n", "bench.txt")
+    return tracker.run_id

@@ -5,11 +5,9 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import mlflow
 import numpy as np
 import pandas as pd
 from mlflow.entities import Run
-from mlflow.exceptions import MlflowException
 
 from arelu_meta.analysis.findings import Findings
 from arelu_meta.comparison.budget import scaled_metric
@@ -17,7 +15,8 @@ from arelu_meta.comparison.experiment import Experiment
 from arelu_meta.comparison.job import SECONDS
 from arelu_meta.comparison.measures import is_share
 from arelu_meta.comparison.record import Record, place
-from arelu_meta.store.connection import has_diverged
+from arelu_meta.errors import InputError
+from arelu_meta.store.connection import has_diverged, read_artifact
 
 HIDDEN, VALIDATION = ("activation/", "system/"), "validation/"
 EPISODES = "test_episodes.csv"
@@ -133,8 +132,8 @@ def _episodes(runs: Sequence[Run]) -> dict[str, np.ndarray]:
         if _kind(run) != "few_shot":
             continue
         try:
-            text = mlflow.artifacts.load_text(f"runs:/{run.info.run_id}/{EPISODES}")
-        except (MlflowException, OSError):
+            text = read_artifact(run.info.run_id, EPISODES)
+        except InputError:
             continue  # the store's own files were moved; the metrics are still there
         found[run.info.run_id] = 100 * pd.read_csv(io.StringIO(text)).iloc[:, 1:].to_numpy()
     return found

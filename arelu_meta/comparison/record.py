@@ -18,7 +18,7 @@ from arelu_meta.comparison.grid import Cell
 from arelu_meta.comparison.selection import written
 from arelu_meta.errors import InputError
 from arelu_meta.runtime.signals import hold_signals
-from arelu_meta.store.connection import exists, has_diverged, open_store
+from arelu_meta.store.connection import experiment_exists, has_diverged, open_store
 
 NAME, HASH, PLACE, CALLED = "comparison", "comparison.hash", "comparison.cell", "comparison.called"
 AXIS, BUDGET = "axis.", "budget"
@@ -137,7 +137,7 @@ def open_record(name: str, identity: str, *, note: str, any_version: bool = Fals
 
 def latest_record(name: str, budget: float = 1.0) -> Record:
     """Find the parent run that was at work last, among those of a budget."""
-    if not exists(name):
+    if not experiment_exists(name):
         raise InputError(f"the store holds no comparison {name!r}; run python -m arelu_meta.compare {name}")
     client, experiment_id = open_store(name)
     parents = _parents(client, experiment_id, name)

@@ -2,28 +2,30 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
-from matplotlib.figure import Figure
-from torch import Tensor, nn
+from torch import nn
 
+from arelu_meta import data
 from arelu_meta.console.command_line import output_folder
 from arelu_meta.console.flags import validated
 from arelu_meta.data.imageset import ImageSet
+from arelu_meta.data.inputs import fit_images
 from arelu_meta.errors import InputError
 from arelu_meta.kinds.classify.run import build_classifier
 from arelu_meta.kinds.classify.spec import ClassifySpec
 from arelu_meta.kinds.split import load_split
 from arelu_meta.pictures.explain import feature_maps_figure, find_layer, grad_cam, grad_cam_figure
-from arelu_meta.store.connection import attach_figure, run_tags
-from arelu_meta.store.run_folder import RunFolder
+from arelu_meta.store.connection import attach_figure, get_run, read_artifact
+from arelu_meta.store.models import StoredModel, open_model
+from arelu_meta.store.run_folder import CHECKPOINT, RunFolder
 
 
 @dataclass(frozen=True)
-class Looked:
-    """What was drawn: files, and the runs that have them as artifacts now."""
+class Drawn:
+    """The files that were drawn, and the runs that have them as artifacts now."""
 
     files: list[Path]
     run_ids: list[str]
@@ -39,13 +41,27 @@ class _Trained:
 
 def look_into(
     runs: Sequence[str], *, layer: str, maps_layer: str = "", images: int = 4, root: str | None = None, out: Path
-) -> Looked:
-    """Draw Grad-CAM on `layer`, and feature maps before and after `maps_layer` when it is given.
+) -> Drawn:
+    """Draw Grad-CAM of the test images of trained runs, and feature maps before and after an activation.
 
-    `runs` are MLflow run ids or run folders of classification runs on the same test images. Grad-CAM explains the label
-    of each image.
+    Args:
+        runs: runs that were tested on the same images: MLflow run ids, model URIs, or run folders. Networks of
+            classify, transfer, finetune and segment runs can be drawn.
+        layer: layer for Grad-CAM, as in `network.named_modules()`. What it explains is the label of each image, or the
+            mask of a segmentation network.
+        maps_layer: layer to draw feature maps before and after; empty: none.
+        images: number of test images, evenly spread.
+        root: folder of the published data sets.
+        out: folder of the files.
+
+    Returns:
+        The files, and the ids of the runs that have them as artifacts.
+
+    Raises:
+        InputError: a run or layer is not there, or the runs were tested on different images.
+
     """
-    trained = [_open(run, root) for run in runs]
+    trained = [_open_run(run, root) for run in runs]
     test = trained[0].images
     for other in trained[1:]:
         if other.images.digest != test.digest:
@@ -56,54 +72,78 @@ def look_into(
     output_folder(out)
     numbers = torch.arange(min(images, len(test))) * (len(test) // min(images, len(test)))
     x, labels = test.pixels(numbers), test.labels[numbers]
-    names = _distinct([one.name for one in trained])
-    heat = {name: grad_cam(one.network, x, labels, layer=layer) for name, one in zip(names, trained, strict=True)}
-    figures = {"grad_cam.png": _titled_cam(x, heat, labels, test, layer)}
+    explained, target = "label", labels
+    if test.masks is not None:  # one logit per pixel
+        explained, target = "mask", torch.zeros_like(labels)
+    names = [one.name for one in trained]
+    names = [f"{name} {names[: i + 1].count(name)}" if names.count(name) > 1 else name for i, name in enumerate(names)]
+    networks = {name: one.network for name, one in zip(names, trained, strict=True)}
+    heat = {name: grad_cam(network, x, target, layer=layer) for name, network in networks.items()}
+    cam = grad_cam_figure(x, heat, titles=[test.class_names[label] for label in labels.tolist()])
+    cam.suptitle(f"Grad-CAM of the {explained} at {layer!r} (n = {len(x)} test images)", fontsize="medium")
+    figures = {"grad_cam.png": cam}
     if maps_layer:
-        networks = {name: one.network.eval() for name, one in zip(names, trained, strict=True)}
         figures["feature_maps.png"] = feature_maps_figure(networks, x[0], layer=maps_layer)
     for file, figure in figures.items():
         figure.savefig(out / file, dpi=150)
         for one in trained:
             attach_figure(one.run_id, figure, f"figures/{file}")
-    return Looked([out / file for file in figures], [one.run_id for one in trained])
+    return Drawn([out / file for file in figures], [one.run_id for one in trained])
 
 
-def _titled_cam(x: Tensor, heat: dict[str, Tensor], labels: Tensor, test: ImageSet, layer: str) -> Figure:
-    figure = grad_cam_figure(x, heat, titles=[test.class_names[label] for label in labels.tolist()])
-    figure.suptitle(f"Grad-CAM of the label at {layer!r} (n = {len(x)} test images)", fontsize="medium")
-    return figure
+def _open_run(source: str, root: str | None) -> _Trained:
+    """Open the network of a run and its test images; where the store has no network, from the run's checkpoint."""
+    try:
+        stored = open_model(source)
+    except InputError as error:
+        folder, run_id = Path(source), ""
+        if not (folder / CHECKPOINT).is_file():
+            if ":/" in source or folder.is_dir():
+                raise
+            run, run_id = get_run(source), source
+            folder = RunFolder.path_of(run.data.params["task"], run.data.tags["spec_hash"])
+        return _from_checkpoint(folder, run_id, root, error)
+    values = stored.spec()
+    return _Trained(values["network"]["activation"], stored.network(), _test_images(stored, root), stored.run_id)
 
 
-def _open(run: str, root: str | None) -> _Trained:
-    """Build the network of a run again, with the weights of its selected epoch."""
-    folder = Path(run) if Path(run).is_dir() else None
-    if folder is None:
-        tags = run_tags(run)
-        folder = RunFolder.place(tags["task"], tags["spec_hash"])
-    if not (folder / "spec.json").is_file() or not (folder / "checkpoint.pt").is_file():
-        raise InputError(
-            f"{folder} has no spec.json and checkpoint.pt of run {run!r}; set ARELU_META_RUNS to its folder"
-        )
+def _test_images(stored: StoredModel, root: str | None) -> ImageSet:
+    """Read the images that a run was tested on, as its network takes them."""
+    values = stored.spec()
+    section = values.get("data") or {"dataset": values["domains"]["target"]}
+    images = data.load(section["dataset"], root=root, **section.get("dataset_options", {}))
+    numbers = torch.tensor(json.loads(read_artifact(stored.run_id, "split.json"))["test"], dtype=torch.int64)
+    if stored.inputs is None or len(images) <= int(numbers.max()):
+        raise InputError(f"{images.name} is not the set that run {stored.run_id} was tested on")
+    resize = (values.get("input") or values.get("fit") or {}).get("resize", "scale")
+    inputs = stored.inputs
+    images = fit_images(images.subset(numbers), channels=inputs.channels, image_size=inputs.image_size, resize=resize)
+    logged = get_run(stored.run_id).inputs
+    digests = [entry.dataset.digest for entry in logged.dataset_inputs] if logged else []
+    if images.digest[:32] not in digests:
+        raise InputError(f"{images.name} is not the set that run {stored.run_id} was tested on")
+    return replace(images, mean=inputs.mean, std=inputs.std)
+
+
+def _from_checkpoint(folder: Path, run_id: str, root: str | None, reason: InputError) -> _Trained:
+    """Build the network of a classification run again, with the weights of its selected epoch."""
+    if not (folder / "spec.json").is_file() or not (folder / CHECKPOINT).is_file():
+        raise reason
     values = json.loads((folder / "spec.json").read_text())
     if values.get("kind") != "classify":
-        raise InputError(f"{folder} holds a {values.get('kind')} run; Grad-CAM here takes classify runs")
-    spec = validated(ClassifySpec, values, f"{folder / 'spec.json'}")
-    checkpoint = RunFolder.read(folder / "checkpoint.pt")
-    if not Path(run).is_dir() and checkpoint["run_id"] != run:
         raise InputError(
-            f"{folder} now holds a later run of the same settings, {checkpoint['run_id']}, not {run}; look at that one"
-        )
+            f"{folder} is of a {values.get('kind')} run without a stored network; only classify runs "
+            "can be rebuilt from their checkpoint"
+        ) from reason
+    checkpoint = RunFolder.read_checkpoint(folder / CHECKPOINT)
+    if run_id and checkpoint["run_id"] != run_id:
+        raise InputError(
+            f"run {run_id} stored no network, and {folder} holds a later run of the same settings, "
+            f"{checkpoint['run_id']}; look at that one"
+        ) from reason
+    spec = validated(ClassifySpec, values, f"{folder / 'spec.json'}")
     last = spec.evaluation.select == "last"
     split = load_split(spec.data, root=root, fit=spec.fit, train_on_validation=last)
-    network = build_classifier(spec.network, split.train, seed=spec.seed)
+    network = build_classifier(spec.network, split.train, seed=spec.seed).eval()
     network.load_state_dict(checkpoint["fitted"]["best_state"])
     return _Trained(spec.network.activation, network, split.test, checkpoint["run_id"])
-
-
-def _distinct(names: list[str]) -> list[str]:
-    """Number names that occur more than once, so that each has a row."""
-    return [
-        f"{name} {names[: place + 1].count(name)}" if names.count(name) > 1 else name
-        for place, name in enumerate(names)
-    ]

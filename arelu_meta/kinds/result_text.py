@@ -5,7 +5,7 @@ from pathlib import PurePath
 
 from arelu_meta.kinds.sections import DataSection
 from arelu_meta.kinds.supervised_sections import MeasureSection, SelectionSection
-from arelu_meta.store.address import without_password
+from arelu_meta.store.connection import without_password
 
 HELD_OUT = {
     "images": "images: the same classes occur in training, these images do not",

@@ -7,7 +7,7 @@ from arelu_meta.console.tables import text_table
 from arelu_meta.kinds.classify.spec import ClassifySpec
 from arelu_meta.kinds.result_text import block, part_of_set, trained_on
 from arelu_meta.kinds.segment.spec import SegmentSpec
-from arelu_meta.store.address import without_password
+from arelu_meta.store.connection import without_password
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from arelu_meta.data.files.download import OFFLINE
 from arelu_meta.data.inputs import Inputs, from_metadata
 from arelu_meta.errors import InputError, first_line, unknown
 from arelu_meta.pretrained.networks import SIDE_OUTPUTS, family, timm
-from arelu_meta.store import tracking
+from arelu_meta.store.models import download_model
 
 WRAPPERS = ("state_dict", "model_state_dict", "model", "network", "state_dict_ema")  # keys that checkpoints nest under
 PREFIXES = ("module.", "_orig_mod.")  # what DataParallel and torch.compile put before every name
@@ -117,7 +117,7 @@ def _unwrapped(content: Any, path: Path) -> dict[str, Tensor]:
 
 
 def _from_mlflow(uri: str) -> Weights:
-    place = tracking.download_model(uri)
+    place = download_model(uri)
     files = sorted(place.rglob("*.safetensors")) if place.is_dir() else [place]
     if len(files) != 1:
         raise InputError(f"{uri} holds {len(files)} safetensors files, not one; name the file: {uri}/PATH.safetensors")

@@ -1,31 +1,42 @@
-"""The MLflow store: where it is, opening it, and what its runs say of themselves.
+"""The MLflow store: its address, connecting to it, and what its runs say of themselves.
 
-It is `sqlite:///mlflow.db` in the working folder unless MLFLOW_TRACKING_URI says otherwise.
+It is `sqlite:///mlflow.db` in the working folder unless MLFLOW_TRACKING_URI says otherwise. All calls name the store:
+MLflow's own tracking URI, active run and loggers belong to whoever calls us.
 """
 
 import logging
 import os
+import re
+import socket
 import sqlite3
+import tempfile
+import time
+import warnings
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
+from urllib.parse import urlsplit
+from urllib.request import getproxies
 
-import mlflow
 from filelock import FileLock
 from mlflow import MlflowClient
 from mlflow.entities import LifecycleStage, Run, RunStatus
 from mlflow.exceptions import MlflowException
+from sqlalchemy.exc import SQLAlchemyError
 
 from arelu_meta.errors import InputError, StoreError, first_line
-from arelu_meta.store.address import check_reachable, without_password
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 DEFAULT_URI = "sqlite:///mlflow.db"
-NOT_THERE = ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE")  # no such run, or nothing that could be a run's id
 DIVERGED = "diverged"  # tag of a run whose loss was no longer finite: where that was
+RETRY_SECONDS = 20.0  # a server that is being restarted answers again by then
+_CONNECT_TIMEOUT = 5.0
+_PORTS = {"http": 80, "https": 443}
+_NO_SUCH_RUN = ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE")  # no such run, or nothing that could be its id
+_STORE_ERRORS = (MlflowException, SQLAlchemyError, sqlite3.Error, OSError, ImportError)  # ImportError: a missing driver
 
 
 class RunSpec(Protocol):
@@ -55,57 +66,68 @@ def store_uri() -> str:
     return os.environ.get("MLFLOW_TRACKING_URI") or DEFAULT_URI
 
 
-def shown_uri() -> str:
-    """The address of the store as it may be shown."""
-    return without_password(store_uri())
+def without_password(text: str) -> str:
+    """Take passwords out of the addresses in a text.
+
+    >>> without_password("no answer from postgresql://me:secret@host/mlflow")
+    'no answer from postgresql://me:***@host/mlflow'
+    """
+    return re.sub(r"(://[^:/@\s]*):[^@\s]+@", r"\1:***@", text)
+
+
+def check_reachable(address: str) -> None:
+    """Raise ConnectionError where no server answers at an http address; one behind a proxy cannot be checked."""
+    parts = urlsplit(address)
+    if parts.scheme not in _PORTS or parts.hostname is None or parts.scheme in getproxies():
+        return
+    try:
+        port = parts.port or _PORTS[parts.scheme]
+    except ValueError as error:
+        raise ConnectionError(str(error)) from error
+    end = time.monotonic() + RETRY_SECONDS
+    while True:
+        try:
+            socket.create_connection((parts.hostname, port), timeout=_CONNECT_TIMEOUT).close()
+        except OSError as error:
+            if time.monotonic() > end:
+                reason = error.strerror or error
+                raise ConnectionError(f"no server answers at {parts.hostname}:{port} ({reason})") from error
+            time.sleep(1)
+        else:
+            return
 
 
 def open_store(experiment: str) -> tuple[MlflowClient, str]:
-    """Connect to the store and give the id of the experiment in it; what is missing is made."""
+    """Connect to the store and give the id of the experiment in it; what is missing is created."""
     with _connected() as client:
-        found = client.get_experiment_by_name(experiment)
-        if found is None:
-            return client, client.create_experiment(experiment)
-    if found.lifecycle_stage == LifecycleStage.DELETED:
+        stored = client.get_experiment_by_name(experiment)
+        if stored is None:
+            try:
+                return client, client.create_experiment(experiment)
+            except MlflowException as error:
+                stored = client.get_experiment_by_name(experiment)
+                if stored is None:  # another process would have created it meanwhile
+                    raise error from None
+    if stored.lifecycle_stage == LifecycleStage.DELETED:
         raise InputError(
-            f"experiment {experiment!r} was deleted in the MLflow store {shown_uri()}; bring it back with "
-            f"mlflow experiments restore --experiment-id {found.experiment_id}"
+            f"experiment {experiment!r} was deleted in the MLflow store {without_password(store_uri())}; restore it "
+            f"with mlflow experiments restore --experiment-id {stored.experiment_id}"
         )
-    return client, str(found.experiment_id)
+    return client, str(stored.experiment_id)
 
 
-def exists(experiment: str) -> bool:
-    """Tell whether the store has an experiment of this name; nothing is made."""
+def experiment_exists(name: str) -> bool:
+    """Tell whether the store has an experiment of this name; nothing is created."""
     uri = store_uri()
     if uri.startswith("sqlite:///") and not Path(uri.removeprefix("sqlite:///")).exists():
         return False
     with _connected() as client:
-        return client.get_experiment_by_name(experiment) is not None
-
-
-def run_tags(run_id: str) -> dict[str, str]:
-    """Identity and task of a stored run."""
-    mlflow.set_tracking_uri(store_uri())
-    try:
-        data = MlflowClient().get_run(run_id).data
-        return {"spec_hash": data.tags["spec_hash"], "task": data.params["task"]}
-    except (MlflowException, KeyError) as error:
-        reason = "it has no spec_hash" if isinstance(error, KeyError) else first_line(error)
-        raise InputError(f"no run {run_id!r} of arelu_meta in {shown_uri()} ({reason}); check the id") from error
-
-
-def attach_figure(run_id: str, figure: "Figure", path: str) -> None:
-    """Add a figure to the artifacts of a stored run."""
-    mlflow.set_tracking_uri(store_uri())
-    try:
-        MlflowClient().log_figure(run_id, figure, path)
-    except MlflowException as error:
-        raise InputError(f"cannot add {path} to run {run_id!r} in {shown_uri()}: {first_line(error)}") from error
+        return client.get_experiment_by_name(name) is not None
 
 
 def finished_metrics(spec: RunSpec, *, experiment: str) -> tuple[str, dict[str, float]] | None:
     """Run id and last metrics of a finished run of this very spec, the latest; None without one, or without a store."""
-    if not exists(experiment):
+    if not experiment_exists(experiment):
         return None  # nothing is written before the run itself is sure to start
     client, experiment_id = open_store(experiment)
     condition = f"tags.spec_hash = '{spec.identity}' and attributes.status = 'FINISHED'"
@@ -113,43 +135,83 @@ def finished_metrics(spec: RunSpec, *, experiment: str) -> tuple[str, dict[str, 
     return (runs[0].info.run_id, dict(runs[0].data.metrics)) if runs else None
 
 
-def has_finished(run_id: str) -> bool:
-    """Tell whether a run is in the store of this environment, and over."""
-    return run_status(MlflowClient(store_uri()), run_id) == RunStatus.to_string(RunStatus.FINISHED)
-
-
 def has_diverged(run: Run) -> bool:
     """Tell whether a stored run ended because its loss was no longer finite."""
     return run.info.status == RunStatus.to_string(RunStatus.FAILED) and DIVERGED in run.data.tags
 
 
+def has_finished(run_id: str) -> bool:
+    """Tell whether a run is in the store of this environment, and over."""
+    return run_status(MlflowClient(store_uri()), run_id) == RunStatus.to_string(RunStatus.FINISHED)
+
+
 def run_status(client: MlflowClient, run_id: str) -> str | None:
-    """How a run stands; None when it is not in the store, or in its trash."""
+    """Status of a run; None when it is not in the store, or in its trash."""
     try:
         info = client.get_run(run_id).info
     except MlflowException as error:
-        if error.error_code in NOT_THERE:
+        if error.error_code in _NO_SUCH_RUN:
             return None
         raise
-    return info.status if info.lifecycle_stage == "active" else None
+    return info.status if info.lifecycle_stage == LifecycleStage.ACTIVE else None
+
+
+def get_run(run_id: str) -> Run:
+    """Give a stored run of ours; one that is not there, or not ours, is wrong input."""
+    try:
+        with quiet():
+            run = MlflowClient(store_uri()).get_run(run_id)
+        if "spec_hash" not in run.data.tags:
+            raise MlflowException("it has no spec_hash")
+    except MlflowException as error:
+        uri = without_password(store_uri())
+        raise InputError(f"no run {run_id!r} of arelu_meta in {uri} ({first_line(error)}); check the id") from error
+    return run
+
+
+def read_artifact(run_id: str, path: str) -> str:
+    """Read a text artifact of a stored run."""
+    try:
+        with quiet(), tempfile.TemporaryDirectory() as folder:
+            return Path(MlflowClient(store_uri()).download_artifacts(run_id, path, folder)).read_text()
+    except (MlflowException, OSError) as error:
+        raise InputError(f"run {run_id!r} has no {path} in the store ({first_line(error)})") from error
+
+
+def attach_figure(run_id: str, figure: "Figure", path: str) -> None:
+    """Add a figure to the artifacts of a stored run."""
+    try:
+        MlflowClient(store_uri()).log_figure(run_id, figure, path)
+    except MlflowException as error:
+        uri = without_password(store_uri())
+        raise InputError(f"cannot add {path} to run {run_id!r} in {uri}: {first_line(error)}") from error
+
+
+@contextmanager
+def quiet(level: int = logging.ERROR) -> Iterator[None]:
+    """Silence MLflow's messages and warnings about choices of its own for a while: none of it is the user's doing."""
+    loggers = [logging.getLogger(name) for name in ("mlflow", "alembic")]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(level)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        for logger, before in zip(loggers, levels, strict=True):
+            logger.setLevel(before)
 
 
 @contextmanager
 def _connected() -> Iterator[MlflowClient]:
-    """Connect to the store; one that cannot be used is wrong input, in one line.
-
-    One process at a time for a file of our own: several that create the tables of one new SQLite file at once break
-    each other.
-    """
+    """Connect to the store; one that cannot be used is wrong input, in one line."""
     uri = store_uri()
-    for noisy in ("mlflow", "alembic"):
-        logging.getLogger(noisy).setLevel(logging.WARNING)
     try:
         check_reachable(uri)  # MLflow itself would try for minutes, in silence
-        with _store_lock(uri):
-            mlflow.set_tracking_uri(uri)
-            yield MlflowClient()
-    except Exception as error:
+        with quiet(logging.WARNING), _sqlite_lock(uri):
+            yield MlflowClient(uri)
+    except _STORE_ERRORS as error:
         raise StoreError(
             f"cannot use the MLflow store {without_password(f'{uri}: {first_line(error)}')}; "
             "set MLFLOW_TRACKING_URI to one that can be written"
@@ -157,7 +219,8 @@ def _connected() -> Iterator[MlflowClient]:
 
 
 @contextmanager
-def _store_lock(uri: str) -> Iterator[None]:
+def _sqlite_lock(uri: str) -> Iterator[None]:
+    """One process at a time: several that create the tables of one new SQLite file at once break each other."""
     if not uri.startswith("sqlite:///"):
         yield
         return

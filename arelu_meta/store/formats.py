@@ -6,6 +6,7 @@ import shutil
 import warnings
 from collections.abc import Callable
 from contextlib import redirect_stdout
+from dataclasses import asdict
 from io import StringIO
 from pathlib import Path
 
@@ -13,29 +14,30 @@ import numpy as np
 import torch
 from safetensors.torch import load_file
 from torch import Tensor
+from torch.export import ExportedProgram
 
 from arelu_meta.errors import InputError, RunError
-from arelu_meta.store.networks import StoredNetwork
+from arelu_meta.store.models import WEIGHTS_FILE, StoredModel
 
 TOLERANCE = 1e-4  # of the largest logit: another library adds up in another order
 
 
-def write(stored: StoredNetwork, kind: str, folder: Path) -> list[str]:
+def write(stored: StoredModel, kind: str, folder: Path) -> list[str]:
     """Write one format into a folder and say what was written and how it was checked."""
-    make = FORMATS[kind]
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        _check_free(folder, stored.source)
-        lines = make(stored, folder)
-        (folder / "inputs.json").write_text(json.dumps({**stored.inputs, "source": stored.source}) + "\n")
+        declared = folder / "inputs.json"
+        _check_same_network(declared, stored.source)
+        line = FORMATS[kind](stored, folder)
+        inputs = {**asdict(stored.inputs), "class_names": stored.class_names} if stored.inputs else {}
+        declared.write_text(json.dumps({**inputs, "source": stored.source}) + "\n")
     except OSError as error:
-        raise InputError(f"cannot write to {folder}: {error.strerror}; choose another folder with --output") from error
-    return [*lines, f"{folder / 'inputs.json'}: channels, size and normalisation of its images, and its classes"]
+        raise InputError(f"cannot write to {folder}: {error.strerror}; choose another folder with `output`") from error
+    return [line, f"{declared}: channels, size and normalisation of its images, and its classes"]
 
 
-def _check_free(folder: Path, source: str) -> None:
+def _check_same_network(declared: Path, source: str) -> None:
     """Refuse to mix two networks in one folder; formats of one network may stand beside each other."""
-    declared = folder / "inputs.json"
     if not declared.exists():
         return
     try:
@@ -44,55 +46,57 @@ def _check_free(folder: Path, source: str) -> None:
         other = None
     if other != source:
         whose = other or "of unknown source"
-        raise InputError(f"{folder} holds another network ({whose}); choose another folder with --output")
+        raise InputError(f"{declared.parent} holds another network ({whose}); choose another folder with `output`")
 
 
-def _safetensors(stored: StoredNetwork, folder: Path) -> list[str]:
-    path = folder / "weights.safetensors"
+def _write_safetensors(stored: StoredModel, folder: Path) -> str:
+    path = folder / WEIGHTS_FILE
     shutil.copyfile(stored.weights, path)
-    written, own = load_file(path), stored.program.state_dict
+    written, own = load_file(path), stored.program().state_dict
     if any(name not in written or not torch.equal(written[name], value) for name, value in own.items()):
         raise RunError(f"{path} is not what the graph of the run holds; the store was changed")
-    return [f"{path}: {len(written)} tensors, each equal to the graph's"]
+    return f"{path}: {len(written)} tensors, each equal to the graph's"
 
 
-def _torch_export(stored: StoredNetwork, folder: Path) -> list[str]:
-    path = folder / "network.pt2"
-    torch.export.save(stored.program, path)
-    return [_checked(path, stored, torch.export.load(path).module())]
+def _write_torch_export(stored: StoredModel, folder: Path) -> str:
+    path, program = folder / "network.pt2", stored.program()
+    torch.export.save(program, path)
+    return _check_outputs(path, program, torch.export.load(path).module())
 
 
-def _onnx(stored: StoredNetwork, folder: Path) -> list[str]:
+def _write_onnx(stored: StoredModel, folder: Path) -> str:
     missing = [name for name in ("onnx", "onnxscript") if importlib.util.find_spec(name) is None]
     if missing:
         raise InputError(f"ONNX needs the package {missing[0]}; pip install 'arelu-meta[onnx]'")
-    path = folder / "network.onnx"
+    path, program = folder / "network.onnx", stored.program()
     with warnings.catch_warnings(), redirect_stdout(StringIO()):  # the exporter tells its steps
         warnings.simplefilter("ignore")
-        torch.onnx.export(stored.program, (), path, dynamo=True, external_data=False, verbose=False)
+        torch.onnx.export(program, (), path, dynamo=True, external_data=False, verbose=False)
     if importlib.util.find_spec("onnxruntime") is None:
-        return [f"{path}: not checked, as the package onnxruntime is missing"]
+        return f"{path}: not checked, as the package onnxruntime is missing"
     import onnxruntime
 
     session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
     name = session.get_inputs()[0].name
-    return [_checked(path, stored, lambda x: torch.from_numpy(np.asarray(session.run(None, {name: x.numpy()})[0])))]
+    return _check_outputs(
+        path, program, lambda x: torch.from_numpy(np.asarray(session.run(None, {name: x.numpy()})[0]))
+    )
 
 
-def _checked(path: Path, stored: StoredNetwork, reloaded: Callable[[Tensor], Tensor]) -> str:
+def _check_outputs(path: Path, program: ExportedProgram, reloaded: Callable[[Tensor], Tensor]) -> str:
     """Compare on three images of noise what was written with the run's graph; the batch was two in the trace."""
-    example = stored.program.example_inputs[0][0]
+    example = program.example_inputs[0][0]
     noise = torch.randn(3, *example.shape[1:], generator=torch.Generator().manual_seed(0))
     with torch.no_grad():
-        wanted, found = stored.program.module()(noise), reloaded(noise)
-    error = ((found - wanted).abs().max() / wanted.abs().max()).item()
+        expected, actual = program.module()(noise), reloaded(noise)
+    error = ((actual - expected).abs().max() / expected.abs().max()).item()
     if not error <= TOLERANCE:
         raise RunError(f"{path} computes something else: off by {error:.2g} of the largest output")
     return f"{path}: read again, it differs by {error:.1g} of the largest output on three images of noise"
 
 
-FORMATS: dict[str, Callable[[StoredNetwork, Path], list[str]]] = {
-    "safetensors": _safetensors,
-    "torch_export": _torch_export,
-    "onnx": _onnx,
+FORMATS: dict[str, Callable[[StoredModel, Path], str]] = {
+    "safetensors": _write_safetensors,
+    "torch_export": _write_torch_export,
+    "onnx": _write_onnx,
 }

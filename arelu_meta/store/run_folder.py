@@ -13,6 +13,7 @@ import torch
 from arelu_meta.errors import InputError
 from arelu_meta.store.connection import RunSpec
 
+CHECKPOINT = "checkpoint.pt"
 FORMAT = 1  # of checkpoints; to be raised when what they hold changes
 
 
@@ -20,17 +21,17 @@ class RunFolder:
     """The folder of one spec; two runs of the same spec share it, as they are the same run."""
 
     def __init__(self, spec: RunSpec) -> None:
-        self.spec, self.path = spec, self.place(spec.task, spec.identity)
+        self.spec, self.path = spec, self.path_of(spec.task, spec.identity)
 
     @staticmethod
-    def place(task: str, identity: str) -> Path:
+    def path_of(task: str, identity: str) -> Path:
         """Where the folder of a run is."""
         return Path(os.environ.get("ARELU_META_RUNS") or "runs") / f"{task}-{identity[:12]}"
 
     @property
     def checkpoint_path(self) -> Path:
         """Where the last checkpoint is."""
-        return self.path / "checkpoint.pt"
+        return self.path / CHECKPOINT
 
     def create(self) -> None:
         """Make the folder and write the spec into it."""
@@ -56,17 +57,25 @@ class RunFolder:
 
     def load(self) -> dict[str, Any] | None:
         """Read the last checkpoint, None when there is none; no code in the file is run."""
-        return self.read(self.checkpoint_path) if self.checkpoint_path.exists() else None
+        return self.read_checkpoint(self.checkpoint_path) if self.checkpoint_path.exists() else None
 
     @staticmethod
-    def read(path: Path) -> dict[str, Any]:
-        """Read a checkpoint by its path."""
+    def read_checkpoint(path: Path) -> dict[str, Any]:
+        """Read a checkpoint by its path.
+
+        Only a file that is none is called so: one that cannot be opened, or for which memory does not suffice, may be
+        read the next time.
+        """
         try:
             state = torch.load(path, map_location="cpu", weights_only=True)
-        except Exception as error:
+        except (OSError, MemoryError):
+            raise
+        except Exception as error:  # whatever a damaged archive or pickle leads to
+            if "allocate memory" in str(error):  # torch's own MemoryError is a RuntimeError
+                raise
             raise InputError(
-                f"{path} is not a checkpoint ({type(error).__name__}); delete it or drop --resume"
+                f"{path} is not a checkpoint ({type(error).__name__}); delete it, or run without `resume`"
             ) from error
         if not isinstance(state, dict) or state.get("format") != FORMAT:
-            raise InputError(f"{path} was written by another version of arelu_meta; delete it or drop --resume")
+            raise InputError(f"{path} was written by another version of arelu_meta; delete it, or run without `resume`")
         return state

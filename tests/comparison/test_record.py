@@ -10,7 +10,7 @@ from arelu_meta.comparison.grid import Cell
 from arelu_meta.comparison.record import BUDGET, CALLED, Record, latest_record, open_record, place
 from arelu_meta.comparison.results import results
 from arelu_meta.errors import InputError
-from arelu_meta.store.connection import exists
+from arelu_meta.store.connection import experiment_exists
 from tests.tiny_runs import MLFLOW_WARNINGS, tiny_spec
 
 pytestmark = [MLFLOW_WARNINGS, pytest.mark.usefixtures("store_uri")]
@@ -83,4 +83,4 @@ def test_results_are_those_run_last_with_the_budget_asked_for():
 def test_asking_makes_nothing():
     with pytest.raises(InputError, match=r"the store holds no comparison 'typo'; run python -m arelu_meta.compare"):
         results("typo")
-    assert not exists("typo")
+    assert not experiment_exists("typo")

@@ -1,3 +1,4 @@
+import shutil
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from arelu_meta.kinds.run import run
 from arelu_meta.kinds.split import load_split
 from arelu_meta.look import main
 from arelu_meta.pictures.explain import grad_cam
-from tests.supervised_runs import artifacts, classify_spec, segment_spec
+from tests.supervised_runs import artifacts, classify_spec, finetune_spec, segment_spec, transfer_spec
 from tests.tiny_runs import MLFLOW_WARNINGS
 
 pytestmark = MLFLOW_WARNINGS
@@ -48,6 +49,37 @@ def test_grad_cam_is_that_of_the_runs_own_network_and_test_images(tmp_path, monk
     assert torch.allclose(drawn["arelu"], wanted, atol=1e-6)
 
 
+STORED = {"classify": "block1", "transfer": "block1", "finetune": "first", "segment": "down.0"}
+
+
+@pytest.mark.usefixtures("store")
+@pytest.mark.parametrize("kind", STORED)
+def test_any_run_whose_network_is_in_the_store(tmp_path, monkeypatch, kind):
+    """Without the run's folder, as on another machine: the Grad-CAM is that of the network in the run's result."""
+    make = {"classify": classify_spec, "transfer": transfer_spec, "finetune": finetune_spec, "segment": segment_spec}
+    result, calls = run(make[kind](training={"epochs": 2})), []
+    shutil.rmtree(tmp_path / "runs")
+
+    def recording(network, x, target, **options):
+        calls.append((x, target, grad_cam(network, x, target, **options)))
+        return calls[-1][-1]
+
+    monkeypatch.setattr("arelu_meta.kinds.look.grad_cam", recording)
+    drawn = look_into([f"runs:/{result.run_id}/model"], layer=STORED[kind], images=2, out=tmp_path)
+    ((x, target, found),) = calls
+    assert drawn.run_ids == [result.run_id]
+    assert found.max() > 0
+    assert torch.allclose(found, grad_cam(result.network, x, target, layer=STORED[kind]), atol=1e-5)
+    assert target.tolist() == ([0, 0] if kind == "segment" else target.tolist())
+
+
+@pytest.mark.usefixtures("store")
+def test_a_few_shot_run_says_that_it_cannot_be_drawn(tiny_spec, tmp_path):
+    result = run(tiny_spec())
+    with pytest.raises(InputError, match="holds no network of classify, finetune or segment; name a run of these"):
+        look_into([result.run_id], layer="block1", out=tmp_path)
+
+
 @pytest.mark.usefixtures("store")
 def test_a_layer_that_is_not_there_suggests_near_ones(capsys):
     result = trained()
@@ -63,10 +95,10 @@ def test_wrong_input_is_one_line(tmp_path):
     with pytest.raises(InputError, match=r"no run 'nobody' of arelu_meta in sqlite:.*check the id"):
         look_into(["nobody"], layer="block1", out=tmp_path)
     segmented = run(segment_spec(training={"epochs": 1}), QUICK)
-    with pytest.raises(InputError, match="holds a segment run; Grad-CAM here takes classify runs"):
+    with pytest.raises(InputError, match="is of a segment run without a stored network; only classify runs can be"):
         look_into([segmented.run_id], layer="down.0", out=tmp_path)
     (tmp_path / "empty").mkdir()
-    with pytest.raises(InputError, match=r"has no spec.json and checkpoint.pt of run"):
+    with pytest.raises(InputError, match=r"holds no network of arelu_meta"):
         look_into([str(tmp_path / "empty")], layer="block1", out=tmp_path)
     assert main(["x", "--layer", "a", "--images", "0"]) == 2
 
@@ -75,7 +107,8 @@ def test_wrong_input_is_one_line(tmp_path):
 def test_a_later_run_of_the_same_settings_is_not_taken_for_the_one_named(tmp_path):
     first, second = trained(), trained()
     with pytest.raises(
-        InputError, match=f"holds a later run of the same settings, {second.run_id}, not {first.run_id}"
+        InputError,
+        match=f"run {first.run_id} stored no network, and .* holds a later run of the same settings, {second.run_id}",
     ):
         look_into([first.run_id], layer="block1", out=tmp_path / "out")
     assert not (tmp_path / "out").exists()

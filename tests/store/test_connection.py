@@ -1,18 +1,23 @@
 """The MLflow store: what cannot be one is refused, and MLflow is kept from reporting to its makers."""
 
+import logging
 import os
+import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
+import mlflow
 import pytest
 from mlflow import MlflowClient
 from mlflow.entities import Run
 from mlflow.exceptions import MlflowException
 
 from arelu_meta.errors import InputError, StoreError
-from arelu_meta.store.connection import exists, open_store, run_status
+from arelu_meta.store import connection
+from arelu_meta.store.connection import check_reachable, experiment_exists, open_store, run_status, without_password
 
 CONTINUOUS_INTEGRATION = ("CI", "PYTEST_CURRENT_TEST", "GITHUB_ACTIONS", "GITLAB_CI", "MLFLOW_DISABLE_TELEMETRY")
 
@@ -30,7 +35,12 @@ def unwritable(tmp_path: Path, kind: str) -> Path:
 
 @pytest.mark.parametrize(
     ("ask", "kind"),
-    [(open_store, "missing folder"), (open_store, "folder"), (open_store, "no database"), (exists, "no database")],
+    [
+        (open_store, "missing folder"),
+        (open_store, "folder"),
+        (open_store, "no database"),
+        (experiment_exists, "no database"),
+    ],
 )
 def test_a_store_that_cannot_be_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ask: Callable, kind: str):
     """One line with the store and the remedy, at once, and nothing made beside it."""
@@ -101,3 +111,111 @@ def test_mlflow_sends_nothing_home(root: Path, tmp_path: Path, part: str):
         check=True,
     )
     assert done.stdout == "None\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("postgresql+psycopg2://me:se:c/ret@host:5432/mlflow", "postgresql+psycopg2://me:***@host:5432/mlflow"),
+        ("http://me:x@a and https://you:y@b:1/p", "http://me:***@a and https://you:***@b:1/p"),
+        ("http://127.0.0.1:5000", "http://127.0.0.1:5000"),
+        ("sqlite:///mlflow.db", "sqlite:///mlflow.db"),
+    ],
+)
+def test_passwords_are_not_shown(text: str, shown: str):
+    assert without_password(text) == shown
+
+
+@pytest.fixture
+def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "getproxies", dict)
+
+
+@pytest.mark.usefixtures("no_proxy")
+def test_a_server_that_answers():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        check_reachable(f"http://127.0.0.1:{server.getsockname()[1]}/path")
+
+
+@pytest.mark.usefixtures("no_proxy")
+def test_no_server_answers(monkeypatch: pytest.MonkeyPatch):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    monkeypatch.setattr(connection, "RETRY_SECONDS", 0.0)
+    with pytest.raises(ConnectionError, match=f"no server answers at 127.0.0.1:{port} "):
+        check_reachable(f"http://127.0.0.1:{port}")
+
+
+@pytest.mark.usefixtures("no_proxy")
+def test_a_server_that_is_being_restarted_is_waited_for(monkeypatch: pytest.MonkeyPatch):
+    tries = iter([ConnectionRefusedError(111, "refused"), ConnectionRefusedError(111, "refused"), None])
+
+    class Line:
+        def close(self) -> None: ...
+
+    def connect(*_: object, **__: object) -> Line:
+        error = next(tries)
+        if error:
+            raise error
+        return Line()
+
+    monkeypatch.setattr(socket, "create_connection", connect)
+    monkeypatch.setattr(time, "sleep", lambda _seconds: None)
+    check_reachable("http://127.0.0.1:5000")
+    assert next(tries, "none left") == "none left"
+
+
+def test_files_databases_and_what_is_behind_a_proxy_are_not_checked(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(socket, "create_connection", lambda *_, **__: pytest.fail("it was checked"))
+    monkeypatch.setattr(connection, "getproxies", lambda: {"https": "http://proxy:3128"})
+    for uri in ("sqlite:///mlflow.db", "postgresql://a@b/c", "https://far.away:5000"):
+        check_reachable(uri)
+
+
+def test_a_port_that_is_none_is_named():
+    with pytest.raises(ConnectionError, match="Port could not be cast"):
+        check_reachable("http://host:port")
+
+
+@pytest.mark.usefixtures("store_uri")
+def test_an_experiment_that_another_process_creates_first_is_used(monkeypatch: pytest.MonkeyPatch):
+    """Asked for, it is not there; created, it is: what a second runner on one server meets."""
+    _, experiment_id = open_store("shared")
+    ask, asked = MlflowClient.get_experiment_by_name, []
+
+    def late(self: MlflowClient, name: str) -> object:
+        asked.append(name)
+        return None if len(asked) == 1 else ask(self, name)
+
+    monkeypatch.setattr(MlflowClient, "get_experiment_by_name", late)
+    assert open_store("shared")[1] == experiment_id
+    assert len(asked) == 2
+
+
+@pytest.mark.usefixtures("store_uri")
+def test_an_error_that_is_not_the_stores_stays_what_it_is(monkeypatch: pytest.MonkeyPatch):
+    def broken(*_: object) -> None:
+        raise TypeError("a mistake of ours")
+
+    monkeypatch.setattr(MlflowClient, "get_experiment_by_name", broken)
+    with pytest.raises(TypeError, match="a mistake of ours"):
+        open_store("mine")
+
+
+def test_an_error_without_a_message_is_named(store_uri: str, monkeypatch: pytest.MonkeyPatch):
+    def away(*_: object) -> None:
+        raise ConnectionResetError
+
+    monkeypatch.setattr(MlflowClient, "get_experiment_by_name", away)
+    with pytest.raises(StoreError, match=f"cannot use the MLflow store {store_uri}: ConnectionResetError; set"):
+        open_store("mine")
+
+
+def test_loggers_and_the_tracking_uri_are_left_as_they_were(store_uri: str, monkeypatch: pytest.MonkeyPatch):
+    logger = logging.getLogger("mlflow")
+    monkeypatch.setattr(logger, "level", logging.INFO)
+    mlflow.set_tracking_uri("sqlite:///another.db")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", store_uri)
+    open_store("mine")
+    assert logger.level == logging.INFO
+    assert mlflow.get_tracking_uri() == "sqlite:///another.db"

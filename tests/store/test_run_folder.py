@@ -73,7 +73,7 @@ def test_a_corrupt_checkpoint_is_wrong_input(folder, content):
     folder.save({"weights": torch.zeros(1000)})
     whole = folder.checkpoint_path.read_bytes()
     folder.checkpoint_path.write_bytes(whole[: len(whole) // 2] if content == "half" else content)
-    with pytest.raises(InputError, match=r"checkpoint.pt is not a checkpoint \(\w+\); delete it or drop --resume"):
+    with pytest.raises(InputError, match=r"checkpoint.pt is not a checkpoint \(\w+\); delete it, or run"):
         folder.load()
 
 
@@ -88,7 +88,7 @@ class Mischief:
 def test_a_checkpoint_of_another_version_is_wrong_input(folder, other):
     folder.save({"run_id": "1"})
     torch.save(other, folder.checkpoint_path)
-    with pytest.raises(InputError, match=r"was written by another version of arelu_meta; delete it or drop --resume"):
+    with pytest.raises(InputError, match=r"was written by another version of arelu_meta; delete it, or run"):
         folder.load()
 
 
@@ -112,3 +112,25 @@ def test_a_folder_that_cannot_be_made_names_the_variable(tmp_path, monkeypatch):
     monkeypatch.setenv("ARELU_META_RUNS", str(tmp_path / "file"))
     with pytest.raises(InputError, match=r"cannot write the run folder .*; set ARELU_META_RUNS to another"):
         RunFolder(tiny_spec()).create()
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        PermissionError(13, "Permission denied"),
+        MemoryError(),
+        RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_what_may_be_read_the_next_time_is_not_called_damaged(folder, monkeypatch, error):
+    """A runner that took it for damaged would delete the run it belongs to."""
+
+    def fails(*_, **__):
+        raise error
+
+    folder.save({"run_id": "1"})
+    monkeypatch.setattr(torch, "load", fails)
+    with pytest.raises(type(error)) as raised:
+        folder.load()
+    assert raised.value is error

@@ -1,3 +1,5 @@
+import inspect
+import json
 import os
 import signal
 import subprocess
@@ -10,13 +12,16 @@ from typing import Any
 import mlflow
 import pytest
 import sqlalchemy
+import torch
 from mlflow import MlflowClient
 from mlflow.entities import Metric
 from sqlalchemy.engine import Engine
+from torch import nn
 
+from arelu_meta.data.imageset import ImageSet
 from arelu_meta.errors import DivergedError
 from arelu_meta.store.connection import DIVERGED, has_diverged
-from arelu_meta.store.tracking import FLUSH_METRICS, Tracker, track
+from arelu_meta.store.tracking import FLUSH_METRICS, NoTracker, Tracker, track
 
 OPEN_AND_CLOSE = """
 import json, sys
@@ -235,3 +240,48 @@ def test_four_processes_on_one_new_database(tmp_path: Path, root: Path, statuses
     errors = [process.communicate(timeout=180)[1] for process in processes]
     assert [process.returncode for process in processes] == [0] * 4, "\n".join(errors)
     assert statuses(tmp_path / "mlflow.db") == ["FINISHED"] * 4
+
+
+def test_no_tracker_takes_every_call():
+    """Each method of a tracker, with its own number of arguments, and without a client."""
+    for name, method in vars(Tracker).items():
+        if callable(method) and not name.startswith("_"):
+            parameters = list(inspect.signature(method).parameters.values())[1:]
+            positional = [None for one in parameters if one.kind is one.POSITIONAL_OR_KEYWORD]
+            named = {one.name: None for one in parameters if one.kind is one.KEYWORD_ONLY}
+            assert getattr(NoTracker(), name)(*positional, **named) is None, name
+
+
+def test_inside_an_active_run_of_the_callers(tiny_spec: Callable, store: Path, tmp_path: Path):
+    """In another store; it stays active, gets nothing of ours, and is where the caller's next metric goes."""
+    mlflow.set_tracking_uri(f"sqlite:///{tmp_path / 'own.db'}")
+    with mlflow.start_run() as own:
+        os.environ["MLFLOW_TRACKING_URI"] = f"sqlite:///{store}"
+        with open_run(tiny_spec(), colour="blue") as tracker:
+            tracker.log_metrics({"value": 1.5})
+            tracker.log_text("hello", "note.txt")
+            tracker.log_dict({"a": 1}, "note.json")
+            tracker.log_network(nn.Conv2d(1, 2, 3), digits())
+        assert mlflow.active_run() == own
+        mlflow.log_metric("mine", 1.0)
+    stored = MlflowClient(f"sqlite:///{store}").get_run(tracker.run_id)
+    assert stored.data.metrics == {"value": 1.5}
+    assert stored.data.tags["mlflow.source.type"] == "LOCAL"
+    assert len(stored.outputs.model_outputs) == 1
+    theirs = MlflowClient(f"sqlite:///{tmp_path / 'own.db'}").get_run(own.info.run_id)
+    assert (theirs.data.metrics, theirs.data.params, theirs.outputs.model_outputs) == ({"mine": 1.0}, {}, [])
+    assert theirs.info.status == "FINISHED"
+
+
+def digits() -> ImageSet:
+    return ImageSet("tiny", torch.zeros(2, 1, 8, 8, dtype=torch.uint8), torch.tensor([0, 1]), ("a", "b"))
+
+
+@pytest.mark.usefixtures("store")
+def test_data_sets_are_logged_by_name_and_digest(tiny_spec: Callable):
+    with open_run(tiny_spec()) as tracker:
+        tracker.log_dataset(digits(), "train")
+    (entry,) = MlflowClient().get_run(tracker.run_id).inputs.dataset_inputs
+    assert (entry.dataset.name, entry.dataset.digest) == ("tiny", digits().digest[:32])
+    assert [(tag.key, tag.value) for tag in entry.tags] == [("mlflow.data.context", "train")]
+    assert json.loads(entry.dataset.source)["tags"] == {"source": "memory", "verified": "False"}

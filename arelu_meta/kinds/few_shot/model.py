@@ -16,18 +16,17 @@ from typing import Any
 
 import numpy as np
 import torch
-from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from arelu_meta import activations, backbones, learners
 from arelu_meta.backbones.norm import is_transductive
 from arelu_meta.console.flags import validated
+from arelu_meta.data.inputs import Inputs
 from arelu_meta.errors import InputError
 from arelu_meta.kinds.few_shot.spec import FewShotSpec
 from arelu_meta.learners.learner import Adapted, GradientLearner, Learner
 from arelu_meta.seeding import global_stream
 
-FILES = ("spec.json", "images.json", "weights.safetensors")
 QUERIES_AT_ONCE = 512
 
 
@@ -90,25 +89,31 @@ class FewShotModel:
 
     def save(self, folder: Path) -> None:
         """Write the model into a folder."""
+        from arelu_meta.store import models  # brings MLflow: two seconds that using a model need not wait
+
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "spec.json").write_text(json.dumps(self.spec.model_dump(mode="json"), indent=2) + "\n")
         images = {"channels": self.channels, "image_size": self.image_size, "mean": self.mean, "std": self.std}
         (folder / "images.json").write_text(json.dumps(images) + "\n")
-        state = {name: value.detach().cpu().contiguous() for name, value in self.learner.state().state_dict().items()}
-        save_file(state, folder / "weights.safetensors")
+        height, width = self.image_size
+        inputs = Inputs(self.channels, height if height == width else 0, self.mean, self.std)
+        models.save_weights(self.learner.state().state_dict(), folder / models.WEIGHTS_FILE, inputs)
 
     @classmethod
     def load(cls, source: str | Path) -> "FewShotModel":
         """Read a model from a folder, an MLflow run's id or an MLflow model URI (`models:/...`, `runs:/...`)."""
-        folder = _folder(str(source))
-        missing = [name for name in FILES if not (folder / name).is_file()]
+        from arelu_meta.store import models
+
+        stored = models.open_model(source)
+        folder = stored.folder
+        missing = [name for name in models.FEW_SHOT_FILES if not (folder / name).is_file()]
         if missing:
-            raise InputError(f"{folder} holds no few-shot model: {missing[0]} is missing")
+            raise InputError(f"{stored.source} holds no few-shot model: {missing[0]} is missing; name another run")
         spec = validated(FewShotSpec, json.loads((folder / "spec.json").read_text()), str(folder / "spec.json"))
         images = json.loads((folder / "images.json").read_text())
         channels, image_size = images["channels"], tuple(images["image_size"])
         learner = build_learner(spec, channels, image_size)
-        learner.state().load_state_dict(load_file(folder / "weights.safetensors"))
+        learner.state().load_state_dict(stored.state_dict())
         return cls(
             spec,
             learner,
@@ -207,16 +212,3 @@ class _ServedModel:
 def _load_pyfunc(path: str) -> _ServedModel:
     """MLflow's entry: load the model from the folder it stored."""
     return _ServedModel(FewShotModel.load(path))
-
-
-def _folder(source: str) -> Path:
-    """Find the folder that holds our files; an MLflow model keeps them in one of its own."""
-    from arelu_meta.store import tracking
-
-    if Path(source).is_dir():
-        folder = Path(source)
-    elif ":/" in source or (len(source) == 32 and all(letter in "0123456789abcdef" for letter in source)):
-        folder = tracking.download_model(source if ":/" in source else f"runs:/{source}/model")
-    else:
-        raise InputError(f"no folder, MLflow run or model URI: {source!r}; check the spelling")
-    return tracking.few_shot_data(folder) if (folder / "MLmodel").is_file() else folder

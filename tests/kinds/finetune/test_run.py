@@ -14,8 +14,8 @@ from arelu_meta.kinds.finetune.run import kept, prepare
 from arelu_meta.kinds.finetune.spec import AmountSection
 from arelu_meta.kinds.run import run
 from arelu_meta.pretrained.weights import read_weights
+from arelu_meta.store.models import download_model
 from arelu_meta.store.run_folder import RunFolder
-from arelu_meta.store.tracking import download_model
 from tests.supervised_runs import artifacts, finetune_spec, interrupted_after, no_model, same_weights
 from tests.tiny_images import DISCS, NEGATIVE
 from tests.tiny_networks import TINY, saved_state

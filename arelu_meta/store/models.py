@@ -1,0 +1,259 @@
+"""The one way a trained network goes into the store and comes out again.
+
+A run of classify, transfer, segment or finetune stores an MLflow model: a traced graph (`data/model.pt2`), its tensors
+as `weights.safetensors` with a header that says what images the network takes, and a signature. A few-shot run stores
+`weights.safetensors`, `spec.json` and `images.json`, which `FewShotModel` reads. No pickle anywhere; reading a model
+runs no code of its files.
+"""
+
+import copy
+import json
+import os
+import re
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import mlflow
+import numpy as np
+import torch
+from mlflow import MlflowClient
+from mlflow.exceptions import MlflowException
+from mlflow.models import Model, ModelSignature
+from mlflow.tracking.context.registry import resolve_tags
+from mlflow.types import Schema, TensorSpec
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+from torch.export import ExportedProgram
+
+from arelu_meta import __version__
+from arelu_meta.data.imageset import ImageSet
+from arelu_meta.data.inputs import METADATA_KEY, Inputs, from_metadata, inputs_of
+from arelu_meta.errors import InputError, first_line
+from arelu_meta.store.connection import quiet, read_artifact, store_uri
+from arelu_meta.store.run_folder import CHECKPOINT, RunFolder
+
+WEIGHTS_FILE = "weights.safetensors"
+FEW_SHOT_FILES = ("spec.json", "images.json", WEIGHTS_FILE)
+FEW_SHOT_LOADER = "arelu_meta.kinds.few_shot.model"  # the module whose `_load_pyfunc` MLflow calls
+_FEW_SHOT_LOADERS = (FEW_SHOT_LOADER, "arelu_meta.few_shot_model")  # the second in models stored up to version 0.1
+_ALLOW_PICKLE = "MLFLOW_ALLOW_PICKLE_DESERIALIZATION"
+
+
+@dataclass(frozen=True, eq=False)
+class StoredModel:
+    """A trained network as a run stored it; `open_model` gives one."""
+
+    source: str
+    """where it was read from: an MLflow URI or a folder"""
+    folder: Path
+    """the files; of a few-shot model what `FewShotModel.save` wrote"""
+    run_id: str
+    """the run that stored it; empty where the folder does not say"""
+    weights: Path
+    """the file of its tensors"""
+    inputs: Inputs | None
+    """what images it takes; None where its weights do not say"""
+    class_names: tuple[str, ...]
+    """classes in the order of the logits; empty where the weights do not say"""
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Read its tensors."""
+        return load_file(self.weights)
+
+    def spec(self) -> dict[str, Any]:
+        """Read the settings of the run, as plain values."""
+        path = self.folder / "spec.json"
+        return json.loads(path.read_text() if path.is_file() else read_artifact(self.run_id, "spec.json"))
+
+    def program(self) -> ExportedProgram:
+        """Read the traced graph; an archive with code in it is refused.
+
+        Raises:
+            InputError: it has no graph (a few-shot model adapts before it answers), or it is refused.
+
+        """
+        graph = self.folder / "data" / "model.pt2"
+        if not graph.is_file():
+            raise InputError(f"{self.source} holds no network of classify, finetune or segment; name a run of these")
+        _check_no_pickle(self.folder, self.source)
+        return torch.export.load(graph)
+
+    def network(self) -> nn.Module:
+        """Give the network in evaluation mode, its layers by the names they had in training.
+
+        It is made from the traced graph, so it needs neither the spec nor the code that built it.
+        """
+        return torch.export.unflatten(self.program())
+
+
+def open_model(source: str | Path) -> StoredModel:
+    """Open a trained network, wherever it is.
+
+    Args:
+        source: id of an MLflow run, MLflow URI (`runs:/ID/model`, `models:/NAME/1`), or a folder: of a stored model, of
+            a `FewShotModel`, or a run's own (`runs/TASK-...`), which stands for its run in the store.
+
+    Returns:
+        The model's files: tensors, network, settings, inputs and classes are read from them when asked for.
+
+    Raises:
+        InputError: nothing of that name is there, or it is no network of ours.
+
+    Example:
+        >>> import tempfile
+        >>> folder = Path(tempfile.mkdtemp())
+        >>> save_weights({"w": torch.ones(2)}, folder / WEIGHTS_FILE, Inputs(3, 28), ("cat", "dog"))
+        >>> model = open_model(folder)
+        >>> model.class_names, model.inputs.channels, model.state_dict()
+        (('cat', 'dog'), 3, {'w': tensor([1., 1.])})
+
+    """
+    folder, name = Path(source), str(source)
+    if (folder / CHECKPOINT).is_file():
+        name = str(RunFolder.read_checkpoint(folder / CHECKPOINT)["run_id"])
+    if ":/" in name or re.fullmatch("[0-9a-f]{32}", name):
+        name = name if ":/" in name else f"runs:/{name}/model"
+        folder = download_model(name)
+    if not folder.is_dir():
+        raise InputError(f"no folder, MLflow run or model URI: {name!r}; check the spelling")
+    run_id = ""
+    if (folder / "MLmodel").is_file():
+        stored = Model.load(folder)
+        run_id, flavour = stored.run_id or "", stored.flavors.get("python_function", {})
+        if flavour.get("loader_module") in _FEW_SHOT_LOADERS:
+            folder = folder / str(flavour["data"])
+    files = sorted(folder.rglob(WEIGHTS_FILE))
+    if len(files) != 1:
+        raise InputError(f"{name} holds no network of arelu_meta: {len(files)} files {WEIGHTS_FILE} in it, not one")
+    with safe_open(files[0], "pt") as file:
+        metadata = file.metadata() or {}
+    classes = json.loads(metadata.get(METADATA_KEY, "{}")).get("class_names", ())
+    return StoredModel(name, folder, run_id, files[0], from_metadata(metadata), tuple(classes))
+
+
+def download_model(uri: str) -> Path:
+    """Fetch a stored model, or one file of it, and give its path."""
+    try:
+        with quiet():
+            return Path(mlflow.artifacts.download_artifacts(artifact_uri=uri, tracking_uri=store_uri()))
+    except (MlflowException, OSError) as error:
+        raise InputError(f"cannot fetch {uri}: {first_line(error)}") from error
+
+
+def save_weights(state: Mapping[str, Tensor], path: Path, inputs: Inputs, class_names: tuple[str, ...] = ()) -> None:
+    """Write tensors as safetensors, with what images the network takes and its classes in the header."""
+    plain = {name: value.detach().cpu().contiguous().clone() for name, value in state.items()}
+    save_file(plain, path, metadata=inputs.metadata(class_names))
+
+
+def log_network(client: MlflowClient, run_id: str, network: nn.Module, images: ImageSet) -> None:
+    """Store a network as the model of a run, traced, with its tensors beside it; `images` are two at least."""
+    with quiet():  # the import alone warns
+        import mlflow.pytorch
+
+    network = copy.deepcopy(network).cpu().eval()
+    example = images.pixels(torch.arange(2, device=images.device)).cpu()
+    with torch.no_grad():
+        output = network(example)
+    inputs, outputs = (
+        Schema([TensorSpec(tensor.numpy().dtype, (-1, *tensor.shape[1:]))]) for tensor in (example, output)
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        weights = Path(folder) / WEIGHTS_FILE
+        save_weights(network.state_dict(), weights, inputs_of(images), images.class_names)
+        _log_model(
+            client,
+            run_id,
+            mlflow.pytorch,
+            pytorch_model=network,
+            extra_files=[str(weights)],
+            signature=ModelSignature(inputs=inputs, outputs=outputs),
+            input_example=example.numpy(),
+            serialization_format="pt2",  # a traced graph: loading it runs no code of the file's
+        )
+
+
+def log_few_shot_model(
+    client: MlflowClient, run_id: str, folder: Path, *, channels: int, image_size: tuple[int, int]
+) -> None:
+    """Store the folder of a few-shot model: MLflow's model takes support and query and answers with probabilities."""
+    with quiet():  # the import alone warns
+        import mlflow.pyfunc
+
+    image = (-1, channels, *image_size)
+    inputs = Schema(
+        [
+            TensorSpec(np.dtype("float32"), image, "support_x"),
+            TensorSpec(np.dtype("int64"), (-1,), "support_y"),
+            TensorSpec(np.dtype("float32"), image, "query_x"),
+        ]
+    )
+    outputs = Schema([TensorSpec(np.dtype("float32"), (-1, -1))])
+    _log_model(
+        client,
+        run_id,
+        mlflow.pyfunc,
+        loader_module=FEW_SHOT_LOADER,
+        data_path=str(folder),
+        signature=ModelSignature(inputs=inputs, outputs=outputs),
+    )
+
+
+def _log_model(client: MlflowClient, run_id: str, flavour: ModuleType, **options: Any) -> None:
+    """Store a model as the output `model` of a run, which need not be the one that MLflow has active."""
+    run = client.get_run(run_id)
+    model = client.create_logged_model(
+        run.info.experiment_id, "model", source_run_id=run_id, tags=resolve_tags({}), params=run.data.params
+    )
+    # Given, because MLflow would start a process to find out.
+    requirements = [f"arelu-meta=={__version__}", f"torch=={torch.__version__.partition('+')[0]}"]
+    with quiet(), _global_tracking_uri(client.tracking_uri):
+        Model.log(
+            None,
+            flavour,
+            name="model",
+            run_id=run_id,
+            model_id=model.model_id,
+            pip_requirements=requirements,
+            **options,
+        )
+
+
+@contextmanager
+def _global_tracking_uri(uri: str) -> Iterator[None]:
+    """Point MLflow's flavours, which take no client, to a store; then back to where they pointed."""
+    before, environment = mlflow.get_tracking_uri(), os.environ.get("MLFLOW_TRACKING_URI")
+    if before == uri:
+        yield
+        return
+    mlflow.set_tracking_uri(uri)
+    try:
+        yield
+    finally:
+        mlflow.set_tracking_uri(before if environment else None)  # type: ignore[arg-type]  # None: MLflow's default
+        if environment:
+            os.environ["MLFLOW_TRACKING_URI"] = environment  # MLflow sets it too
+
+
+def _check_no_pickle(folder: Path, source: str) -> None:
+    """Let MLflow look at every record of the archive: torch.export.load would unpickle what it holds."""
+    with quiet():
+        import mlflow.pytorch
+
+        before = os.environ.get(_ALLOW_PICKLE)
+        os.environ[_ALLOW_PICKLE] = "false"
+        try:
+            mlflow.pytorch.load_model(str(folder))
+        except MlflowException as error:
+            raise InputError(f"{source} is refused: {first_line(error)}") from error
+        finally:
+            if before is None:
+                del os.environ[_ALLOW_PICKLE]
+            else:
+                os.environ[_ALLOW_PICKLE] = before
