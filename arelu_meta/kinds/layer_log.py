@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 from arelu_meta.activations.parameters import activation_modules
 from arelu_meta.data.imageset import ImageSet
-from arelu_meta.pictures.explain import layer_statistics
-from arelu_meta.pictures.layers import layer_course_figure
+from arelu_meta.pictures.figures import layer_curves
+from arelu_meta.pictures.layer_statistics import layer_statistics
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 Courses = dict[str, dict[str, list[tuple[int, float]]]]
@@ -58,7 +58,7 @@ class LayerLog:
         first = [quantity for quantity in drawn if quantity not in ("rms", "gradient", "dead_alpha")]
         order = [*first, *(quantity for quantity in drawn if quantity not in first)]
         shown = {quantity: drawn[quantity] for quantity in order}
-        return layer_course_figure(shown, title=title, n=len(self.x)) if shown else None
+        return layer_curves(shown, title=title, n=len(self.x)) if shown else None
 
     def state_dict(self) -> dict[str, Any]:
         """Give plain values for a checkpoint."""

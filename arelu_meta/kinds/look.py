@@ -17,7 +17,7 @@ from arelu_meta.errors import InputError
 from arelu_meta.kinds.classify.run import build_classifier
 from arelu_meta.kinds.classify.spec import ClassifySpec
 from arelu_meta.kinds.split import load_split
-from arelu_meta.pictures.explain import feature_maps_figure, find_layer, grad_cam, grad_cam_figure
+from arelu_meta.pictures.grad_cam import feature_maps_figure, find_layer, grad_cam, grad_cam_figure
 from arelu_meta.store.connection import attach_figure, get_run, read_artifact
 from arelu_meta.store.models import StoredModel, open_model
 from arelu_meta.store.run_folder import CHECKPOINT, RunFolder

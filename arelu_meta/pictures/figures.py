@@ -1,20 +1,33 @@
-"""Figures of a run, drawn off screen: the training curve and the learned activation curves."""
+"""Figures of a run, drawn off screen: training curves, learned activations, layers over the epochs, answers."""
 
 import copy
 import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import torch
+from matplotlib import colormaps
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from torch import nn
 
 from arelu_meta.activations.arelu import SlopeParameters
 from arelu_meta.activations.parameters import activation_modules
-from arelu_meta.pictures.palette import COLOURS
 
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+"""Colours that colour-blind readers can tell apart (Okabe and Ito)."""
+DEPTH = "viridis"  # even in lightness, so that depth reads without colour too
 FAR = 1e3  # beyond every clamp and where a sigmoid is 0 or 1
+QUANTITIES = {
+    "alpha": "alpha, as learned",
+    "beta": "beta, as learned",
+    "rms": "activation RMS",
+    "gradient": "gradient norm of the output",
+    "dead_alpha": "share of dead alpha",
+}
 
 
 def training_curve(
@@ -140,3 +153,38 @@ def overlay_figure(images: torch.Tensor, predicted: torch.Tensor, truth: torch.T
                 place.contour(marked.float(), levels=[0.5], colors=colour, linewidths=1.2)
     figure.suptitle(f"{title}: prediction red, truth green (n = {len(images)} slices)", fontsize="medium")
     return figure
+
+
+def layer_curves(curves: Mapping[str, Mapping[str, Sequence[tuple[int, float]]]], *, title: str, n: int) -> Figure:
+    """Draw one panel per quantity and in it one line per layer over the epochs: quantity -> layer -> (epoch, value).
+
+    Up to seven layers have colours and names; more are coloured by depth. `n` is the number of probe images.
+    """
+    layers = list(dict.fromkeys(layer for points_by_layer in curves.values() for layer in points_by_layer))
+    columns = min(2, len(curves))
+    rows = -(-len(curves) // columns)
+    figure = Figure(figsize=(4.6 * columns + 1.2, 2.9 * rows + 0.6), layout="constrained")
+    grid = figure.subplots(rows, columns, squeeze=False)
+    for axes in grid.flat[len(curves) :]:
+        axes.set_visible(False)
+    for axes, (quantity, points_by_layer) in zip(grid.flat, curves.items(), strict=False):
+        for layer, points in points_by_layer.items():
+            steps, values = zip(*points, strict=True) if points else ((), ())
+            axes.plot(steps, values, label=layer, **_line_style(layers.index(layer), len(layers), len(points)))
+        axes.set(xlabel="epoch", ylabel=QUANTITIES.get(quantity, quantity))
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.grid(alpha=0.3)
+    if len(layers) <= len(COLOURS):
+        handles, names = grid[0, 0].get_legend_handles_labels()
+        figure.legend(handles, names, loc="outside right upper", title="layer", frameon=False, fontsize="small")
+    else:
+        scale = ScalarMappable(Normalize(1, len(layers)), DEPTH)
+        figure.colorbar(scale, ax=grid, label=f"layer, first to last of {len(layers)}", shrink=0.8)
+    figure.suptitle(f"{title}\n(RMS and gradient on n = {n} training images)", fontsize="medium")
+    return figure
+
+
+def _line_style(number: int, total: int, points: int) -> dict[str, Any]:
+    """Colours of the palette while they suffice, by depth beyond; markers where a line would be short."""
+    colour = COLOURS[number] if total <= len(COLOURS) else colormaps[DEPTH](number / (total - 1))
+    return {"color": colour, "marker": "o" if points < 12 else None, "markersize": 3, "linewidth": 1.3}

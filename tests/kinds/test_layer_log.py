@@ -6,7 +6,7 @@ from torch import nn
 from arelu_meta import activations, backbones
 from arelu_meta.data.imageset import ImageSet
 from arelu_meta.kinds.layer_log import LayerLog
-from arelu_meta.pictures.explain import layer_statistics
+from arelu_meta.pictures.layer_statistics import layer_statistics
 from tests.tiny_images import digits, discs
 
 

@@ -11,7 +11,7 @@ from arelu_meta.kinds.look import look_into
 from arelu_meta.kinds.run import run
 from arelu_meta.kinds.split import load_split
 from arelu_meta.look import main
-from arelu_meta.pictures.explain import grad_cam
+from arelu_meta.pictures.grad_cam import grad_cam
 from tests.supervised_runs import artifacts, classify_spec, finetune_spec, segment_spec, transfer_spec
 from tests.tiny_runs import MLFLOW_WARNINGS
 

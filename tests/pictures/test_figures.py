@@ -1,12 +1,14 @@
 import io
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 from torch import nn
 
 from arelu_meta import activations
-from arelu_meta.pictures.figures import activation_curves, rate_figure, training_curve
+from arelu_meta.pictures.figures import activation_curves, layer_curves, rate_figure, training_curve
 
 
 def test_training_curve_draws_every_series():
@@ -77,3 +79,33 @@ def test_rates_with_their_best_and_their_lost_ones():
     best = [line for line in axes.lines if line.get_markersize() == 8]
     assert [(line.get_xdata()[0], line.get_ydata()[0]) for line in best] == [(0.1, 0.9), (0.01, 0.7)]
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["a", "b"]
+
+
+def saved(figure: Figure, folder: Path) -> None:
+    figure.savefig(folder / "figure.png")
+    assert (folder / "figure.png").stat().st_size > 5_000
+
+
+def test_a_panel_per_quantity_and_a_line_per_layer(tmp_path: Path):
+    curves = {
+        "alpha": {"one": [(0, 0.9), (1, 0.8)], "two": [(0, 0.9), (1, 0.95)]},
+        "beta": {"one": [(0, 2.0), (1, 2.1)], "two": [(0, 2.0), (1, 1.9)]},
+        "rms": {"one": [(0, 1.0), (1, 1.5)], "two": [(0, 3.0), (1, 4.0)]},
+    }
+    figure = layer_curves(curves, title="a run", n=7)
+    drawn = [axes for axes in figure.axes if axes.get_visible()]
+    assert [axes.get_ylabel() for axes in drawn] == ["alpha, as learned", "beta, as learned", "activation RMS"]
+    lines = {line.get_label(): line.get_xydata().tolist() for line in drawn[2].lines}
+    assert lines == {"one": [[0, 1.0], [1, 1.5]], "two": [[0, 3.0], [1, 4.0]]}
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["one", "two"]
+    assert "n = 7 training images" in str(figure.get_suptitle())
+    saved(figure, tmp_path)
+
+
+def test_many_layers_are_coloured_by_depth(tmp_path: Path):
+    curves = {"rms": {f"layer{number}": [(0, 1.0), (1, number)] for number in range(17)}}
+    figure = layer_curves(curves, title="deep", n=2)
+    assert not figure.legends
+    assert len({tuple(line.get_color()) for line in figure.axes[0].lines}) == 17
+    assert figure.axes[1].get_ylabel() == "layer, first to last of 17"
+    saved(figure, tmp_path)
