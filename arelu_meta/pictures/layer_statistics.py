@@ -56,7 +56,8 @@ def layer_statistics(
         outputs; one that is not called is left out.
 
     Example:
-        >>> network = nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(144, 3))
+        >>> from arelu_meta import activations
+        >>> network = nn.Sequential(nn.Conv2d(1, 4, 3), activations.build("arelu"), nn.Flatten(), nn.Linear(144, 3))
         >>> sorted(layer_statistics(network, torch.rand(2, 1, 8, 8), torch.tensor([0, 2])))
         ['0', '1', '3']
 
