@@ -39,7 +39,7 @@ def command(argv: Sequence[str] | None = None) -> None:
     if given.cpus <= 0 or given.gpus < 0:
         raise InputError(f"--cpus {given.cpus:g} must be above 0, and --gpus {given.gpus:g} at least 0")
     if given.device not in ("auto", "cpu") and given.on == "local":
-        from arelu_meta.runtime.device import resolve_device
+        from arelu_meta.runtime.hardware import resolve_device
 
         resolve_device(given.device)
     if given.on == "ray":

@@ -22,8 +22,7 @@ from arelu_meta.estimators.tabular import AdaptedTabular, adapt_tabular
 from arelu_meta.kinds.finetune.spec import FineTuneSpec
 from arelu_meta.pretrained.assembly import assemble, check_takes
 from arelu_meta.pretrained.inputs import check_size, fitted
-from arelu_meta.runtime.device import resolve_device
-from arelu_meta.runtime.hardware import available_memory
+from arelu_meta.runtime.hardware import available_memory, resolve_device
 from arelu_meta.seeding import generator, global_stream
 from arelu_meta.training.fitting import cross_entropy
 from arelu_meta.training.supervised import SupervisedTrainer, predict

@@ -13,8 +13,7 @@ from arelu_meta.data.splits import Split
 from arelu_meta.kinds.execution import Execution
 from arelu_meta.kinds.sections import Spec
 from arelu_meta.runtime import processes
-from arelu_meta.runtime.device import resolve_device, threads
-from arelu_meta.runtime.hardware import keep_freed_memory
+from arelu_meta.runtime.hardware import keep_freed_memory, resolve_device, threads
 from arelu_meta.store.connection import has_finished, open_store
 from arelu_meta.store.run_folder import RunFolder
 from arelu_meta.store.tracking import NoTracker, Tracker, track

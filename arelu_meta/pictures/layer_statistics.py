@@ -52,8 +52,7 @@ def layer_statistics(
         activations_only: whether layers that are no activations are left out.
 
     Returns:
-        Statistics by the layer's name in `network.named_modules()`. A layer that is called several times counts all its
-        outputs; one that is not called is left out.
+        Statistics by the layer's name; one that is called several times counts all outputs, one that is not none.
 
     Example:
         >>> from arelu_meta import activations

@@ -1,1 +1,1 @@
-"""Device, processes, threads, allocator, signals."""
+"""The machine a run is on: device, threads, memory, processes, signals."""

@@ -1,14 +1,50 @@
-"""Cores and memory of this machine, and how glibc's allocator treats large tensors. Imports no torch."""
+"""Device, threads, cores, memory and allocator of this machine. Importing it imports no torch."""
 
 import ctypes
 import math
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from arelu_meta.errors import InputError
+
+if TYPE_CHECKING:
+    import torch
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # of mallopt(3)
 LARGEST_ON_HEAP = 32 * 2**20  # the most that glibc takes
 KEPT = 2**30
+
+
+def resolve_device(name: str) -> "torch.device":
+    """Turn `auto`, `cpu`, `cuda`, `cuda:1`, ... into a device that is present (`auto`: a GPU when there is one)."""
+    import torch
+
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+        torch.zeros(1, device=device).item()  # `meta` has devices, but no numbers
+    except (RuntimeError, AssertionError, NotImplementedError, ImportError):
+        present = ["cpu", *(f"cuda:{number}" for number in range(torch.cuda.device_count()))]
+        raise InputError(f"device {name!r} is not available here; set `device` to {' or '.join(present)}") from None
+    return device
+
+
+@contextmanager
+def threads(count: int) -> Iterator[None]:
+    """Let torch compute with `count` threads (0: as many as it has now), and with as many as before afterwards."""
+    import torch
+
+    before = torch.get_num_threads()
+    if count:
+        torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        if torch.get_num_threads() != before:
+            torch.set_num_threads(before)
 
 
 def usable_cores() -> int:

@@ -9,7 +9,7 @@ from types import FrameType
 
 @contextmanager
 def hold_signals() -> Iterator[None]:
-    """Hold Ctrl-C and SIGTERM back while MLflow writes; a second one goes through at once.
+    """Hold Ctrl-C and SIGTERM back, in a `with` block or as a decorator; a second one goes through at once.
 
     An exception in the middle of a transaction leaves the database locked for this process, and the run RUNNING.
     """
