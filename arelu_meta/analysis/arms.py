@@ -31,7 +31,7 @@ from arelu_meta.analysis.settings import (
 )
 
 ALPHA = 0.05
-HOME_CASE = "arelu"
+DEFAULT_EXPLAINED = "arelu"
 
 
 @dataclass(frozen=True, eq=False)
@@ -237,7 +237,7 @@ class Control:
 def explained_arm(findings: Findings, comparison: ArmComparison) -> str | None:
     """The arm that the controls explain: as the findings say, or `arelu`, or the only one there can be."""
     free = [arm.name for arm in comparison.arms if arm.name != findings.baseline and arm.name not in findings.controls]
-    named = findings.explained if findings.explained is not None else HOME_CASE
+    named = findings.explained if findings.explained is not None else DEFAULT_EXPLAINED
     if named in free:
         return named
     return free[0] if findings.explained is None and len(free) == 1 else None

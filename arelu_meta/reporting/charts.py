@@ -19,7 +19,7 @@ from arelu_meta.reporting.content import Report
 from arelu_meta.reporting.numbers import NumberFormat
 from arelu_meta.reporting.series import ArmStyle, LineChart, arm_styles, curve_charts, rate_charts
 
-MARKED = 15  # a line of fewer points shows where they are
+MARKED_BELOW = 15  # a line of fewer points shows where they are
 
 
 @dataclass(frozen=True)
@@ -51,12 +51,12 @@ class Scale:
         shown = math.log10(value) if self.log else value
         return 100 * (shown - self.low) / (self.high - self.low)
 
-    def ticks(self, most: int = 5) -> list[tuple[float, str]]:
+    def ticks(self, max_ticks: int = 5) -> list[tuple[float, str]]:
         """Round numbers inside (whole powers of ten on a logarithmic axis) with labels of the same digits."""
         if self.log:
             powers = range(math.ceil(self.low), math.floor(self.high) + 1)
             return [(10.0**power, f"{10.0**power:g}") for power in powers]
-        places = (float(tick) for tick in MaxNLocator(most, integer=self.whole).tick_values(self.low, self.high))
+        places = (float(tick) for tick in MaxNLocator(max_ticks, integer=self.whole).tick_values(self.low, self.high))
         ticks = [tick for tick in places if self.low <= tick <= self.high]
         decimals = next((d for d in range(6) if all(math.isclose(t, round(t, d), abs_tol=1e-9) for t in ticks)), 6)
         return [(tick, f"{tick:.{decimals}f}".replace("-", "\N{MINUS SIGN}")) for tick in ticks]
@@ -256,5 +256,6 @@ def _line(points: list[tuple[float, Estimate]], style: ArmStyle, across: Scale, 
     )
     values = ((x, one.mean, one.low, one.high) for x, one in points)
     rounded = [[float(f"{value:.5g}") if math.isfinite(value) else None for value in row] for row in values]
-    marks = [(across.percent(x), 100 - up.percent(one.mean)) for x, one in points] if len(points) < MARKED else []
+    marked = points if len(points) < MARKED_BELOW else []
+    marks = [(across.percent(x), 100 - up.percent(one.mean)) for x, one in marked]
     return Line(style, path_text, band_text, json.dumps(rounded), tuple(marks))

@@ -15,8 +15,8 @@ from arelu_meta.reporting.numbers import NumberFormat, duration_text, p_value
 from arelu_meta.reporting.table import ReportTable, comparison_table, control_table, other_metrics_table
 from arelu_meta.reporting.words import Verdict, make_verdict
 
-SEEDS_OF_A_SPREAD, ARMS_OF_A_USUAL_SPREAD = 3, 3
-FAR_APART = 3.0  # times the median standard deviation of the arms
+MIN_SEEDS_FOR_SPREAD, MIN_ARMS_FOR_SPREAD = 3, 3
+WIDE_SPREAD = 3.0  # times the median standard deviation of the arms
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,11 +173,11 @@ def _seed_notes(comparison: ArmComparison) -> list[str]:
 
 def _spread_notes(comparison: ArmComparison) -> list[str]:
     """Arms whose seeds lie much further apart than those of most arms, as where some trainings collapse."""
-    arms = [arm for arm in comparison.arms if arm.estimate.n >= SEEDS_OF_A_SPREAD]
-    usual = statistics.median(arm.sd for arm in arms) if len(arms) >= ARMS_OF_A_USUAL_SPREAD else math.nan
+    arms = [arm for arm in comparison.arms if arm.estimate.n >= MIN_SEEDS_FOR_SPREAD]
+    usual = statistics.median(arm.sd for arm in arms) if len(arms) >= MIN_ARMS_FOR_SPREAD else math.nan
     found = []
     for arm in arms:
-        if arm.sd > FAR_APART * usual > 0:
+        if arm.sd > WIDE_SPREAD * usual > 0:
             numbers = NumberFormat.for_values(arm.values)
             low, middle, high = (numbers.value(value) for value in arm.values.quantile([0.0, 0.5, 1.0]))
             found.append(

@@ -12,8 +12,8 @@ from arelu_meta.analysis.findings import Findings
 from arelu_meta.analysis.settings import same_value, setting_label, tuned_axes, value_text
 from arelu_meta.reporting.table import arm_role
 
-MOST_POINTS = 200
-IN_FRONT = 7
+MAX_POINTS = 200
+MAX_IN_FRONT = 7
 DASHES = ("", "6 3", "2 2", "8 3 2 3")
 COLOUR_ORDER = (6, 1, 0, 2, 3, 4, 5)  # classes of figure.css: black for the baseline, vermilion for the explained arm
 
@@ -43,9 +43,9 @@ def arm_styles(analysis: Analysis) -> list[ArmStyle]:
     first = [name for name in (findings.baseline, *subjects, *findings.controls) if name in ranks]
     styles = []
     for number, name in enumerate(dict.fromkeys([*filter(None, first), *best])):
-        dash = DASHES[number // IN_FRONT % len(DASHES)]
+        dash = DASHES[number // MAX_IN_FRONT % len(DASHES)]
         colour = COLOUR_ORDER[number % len(COLOUR_ORDER)]
-        styles.append(ArmStyle(number, name, arm_role(findings, name), colour, dash, number < IN_FRONT))
+        styles.append(ArmStyle(number, name, arm_role(findings, name), colour, dash, number < MAX_IN_FRONT))
     return styles
 
 
@@ -98,8 +98,8 @@ def curve_charts(findings: Findings, comparison: ArmComparison) -> list[LineChar
 def _points(rows: pd.DataFrame) -> list[tuple[float, Estimate]]:
     """Mean and interval at every step that all seeds of the arm reached; thinned out to what a figure can show."""
     table = rows.pivot_table(index="step", columns="seed", values="value", aggfunc="last", dropna=False).dropna()
-    if len(table) > MOST_POINTS:
-        table = table.iloc[np.unique(np.linspace(0, len(table) - 1, MOST_POINTS).round().astype(int))]
+    if len(table) > MAX_POINTS:
+        table = table.iloc[np.unique(np.linspace(0, len(table) - 1, MAX_POINTS).round().astype(int))]
     points = ((float(step), estimate_mean(values.to_numpy(dtype=float))) for step, values in table.iterrows())
     return [(step, estimate) for step, estimate in points if math.isfinite(estimate.mean)]
 

@@ -1,15 +1,17 @@
 """The tables of a report: one set of rows that Markdown, LaTeX, HTML and the terminal all show, and table.csv."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import pandas as pd
 
 from arelu_meta.analysis.arms import ALPHA, Analysis, Arm, ArmComparison, Control
 from arelu_meta.analysis.estimates import Estimate, detectable_difference
 from arelu_meta.analysis.findings import Findings
-from arelu_meta.analysis.settings import SourceKey, decades_from, value_text
+from arelu_meta.analysis.settings import decades_from, value_text
 from arelu_meta.reporting.numbers import NONE, NumberFormat, p_value
 from arelu_meta.reporting.words import counted
 
@@ -62,28 +64,18 @@ class ReportTable:
         return tuple(f"{column.heading}: {column.meaning}" for column in self.columns if column.meaning)
 
 
-def _text_column(heading: str, words: Iterable[str]) -> TableColumn:
-    return TableColumn(heading, "", tuple(TableCell(word, word) for word in words))
-
-
-def _column(heading: str, meaning: str, values: Iterable[float], write: "NumberFormat | None") -> TableColumn:
-    """Plain numbers, or p values where there is no format for them."""
-    cells = (TableCell(write.value(value) if write else p_value(value), value) for value in values)
+def _column(heading: str, meaning: str, values: Iterable[Any], write: Callable[[Any], str] = str) -> TableColumn:
+    """A cell per value, a dash for None; estimates are sorted by their means."""
+    cells = []
+    for value in values:
+        order = value.mean if isinstance(value, Estimate) else value
+        cells.append(TableCell(NONE, math.nan) if value is None else TableCell(write(value), order))
     return TableColumn(heading, meaning, tuple(cells))
 
 
-def _counts(meaning: str, counts: Iterable[int]) -> TableColumn:
-    return TableColumn("n", meaning, tuple(TableCell(str(count), count) for count in counts))
-
-
-def _estimates(
-    heading: str, meaning: str, estimates: Iterable[Estimate | None], numbers: NumberFormat, *, signed: bool
-) -> TableColumn:
-    cells = (
-        TableCell(numbers.with_interval(one, signed=signed), one.mean) if one else TableCell(NONE, math.nan)
-        for one in estimates
-    )
-    return TableColumn(heading, meaning, tuple(cells))
+def _starred_p(p: float) -> str:
+    """Write a corrected p value, with a star where it is detectable."""
+    return p_value(p) + (" *" if p < ALPHA else "")
 
 
 def arm_role(findings: Findings, name: str) -> str:
@@ -101,12 +93,12 @@ def comparison_table(findings: Findings, comparison: ArmComparison, numbers: Num
     unit = f" ({numbers.unit})" if numbers.unit else ""
     mean = f"{findings.metric}, mean over seeds with Student's 95 % interval"
     columns = [
-        _text_column(findings.arm, names),
-        *([_text_column("role", roles)] if any(roles) else []),
+        _column(findings.arm, "", names),
+        *([_column("role", "", roles)] if any(roles) else []),
         *(_choice_columns(comparison) if comparison.matched else []),
-        _counts("seeds with a result", (arm.estimate.n for arm in arms)),
-        _estimates(f"mean{unit}", mean, (arm.estimate for arm in arms), numbers, signed=False),
-        _column("sd", "standard deviation over seeds", (arm.sd for arm in arms), numbers),
+        _column("n", "seeds with a result", (arm.estimate.n for arm in arms)),
+        _column(f"mean{unit}", mean, (arm.estimate for arm in arms), numbers.with_interval),
+        _column("sd", "standard deviation over seeds", (arm.sd for arm in arms), numbers.value),
         *_difference_columns(findings, comparison, numbers),
     ]
     # Published figures of another metric stand beside that metric, in a table of their own.
@@ -115,41 +107,35 @@ def comparison_table(findings: Findings, comparison: ArmComparison, numbers: Num
     sources = [key for key in comparison.published_sources if key[0] not in elsewhere - {findings.metric}]
     for number, source in enumerate(sources, 1):
         heading = "published" if len(sources) == 1 else f"published {number}"
-        columns.append(_published(heading, source, source, arms, numbers))
+        published = (arm.published.get(source, math.nan) for arm in arms)
+        columns.append(_column(heading, ", ".join(filter(None, source)), published, numbers.value))
     title = ", ".join(text for text in (findings.metric, comparison.label, comparison.seeds) if text)
     return ReportTable(title, tuple(columns))
-
-
-def _published(
-    heading: str, source: SourceKey, meaning: Sequence[str], arms: Sequence[Arm], numbers: NumberFormat
-) -> TableColumn:
-    """What one source published; its protocol is never mixed with another's in a column."""
-    values = (arm.published.get(source, math.nan) for arm in arms)
-    return _column(heading, ", ".join(text for text in meaning if text), values, numbers)
 
 
 def _difference_columns(findings: Findings, comparison: ArmComparison, numbers: NumberFormat) -> list[TableColumn]:
     """Paired differences to the baseline with their tests; none where there is no baseline."""
     arms = comparison.arms
     pairs = [arm.difference for arm in arms]
+    signed = partial(numbers.with_interval, signed=True)
     columns: list[TableColumn] = []
     if any(pairs):
         unit = f" ({numbers.difference_unit})" if numbers.difference_unit else ""
         tests = f"Holm-corrected over {counted(len(comparison.tested), 'arm')}; * is below 0.05: detectable"
         meaning = "mean paired difference over shared seeds, 95 % interval of each by itself"
-        estimates = [pair.estimate if pair else None for pair in pairs]
-        ps = tuple(TableCell(p_value(arm.p_holm) + (" *" if arm.differs else ""), arm.p_holm) for arm in arms)
+        estimates = (pair.estimate if pair else None for pair in pairs)
+        flips = (pair.p_permutation if pair else math.nan for pair in pairs)
         columns += [
-            _estimates(f"to {findings.baseline}{unit}", meaning, estimates, numbers, signed=True),
-            TableColumn("p", f"paired t test, {tests}", ps),
-            _column("p perm.", PERMUTATION, (pair.p_permutation if pair else math.nan for pair in pairs), None),
-            _column("detectable", DETECTABLE, (arm.detectable for arm in arms), numbers),
+            _column(f"to {findings.baseline}{unit}", meaning, estimates, signed),
+            _column("p", f"paired t test, {tests}", (arm.p_holm for arm in arms), _starred_p),
+            _column("p perm.", PERMUTATION, flips, p_value),
+            _column("detectable", DETECTABLE, (arm.detectable for arm in arms), numbers.value),
         ]
     episodes = [arm.episodes.together if arm.episodes else None for arm in arms]
     if any(episodes):
         size = max(pair.n for pair in episodes if pair)
         meaning = f"paired difference over {size} fixed test episodes: holds for these networks, not for another seed"
-        columns.append(_estimates("by episode", meaning, episodes, numbers, signed=True))
+        columns.append(_column("by episode", meaning, episodes, signed))
     return columns
 
 
@@ -168,8 +154,8 @@ def _choice_columns(comparison: ArmComparison) -> list[TableColumn]:
             decades_from(arm.setting, baseline.setting, axis) if baseline else math.nan for arm in comparison.arms
         ]
         if any(math.isfinite(shift) for shift in shifts):
-            shifted = tuple(TableCell(NumberFormat(1).signed(shift), shift) for shift in shifts)
-            columns.append(TableColumn("decades", f"best {axis} against the baseline's, in powers of ten", shifted))
+            meaning = f"best {axis} against the baseline's, in powers of ten"
+            columns.append(_column("decades", meaning, shifts, NumberFormat(1).signed))
     return columns
 
 
@@ -177,18 +163,18 @@ def control_table(controls: Sequence[Control], subject: str, label: str, numbers
     """Lay out the explained arm less each of its controls."""
     pairs = [control.difference for control in controls]
     unit = f" ({numbers.difference_unit})" if numbers.difference_unit else ""
-    ps = tuple(TableCell(p_value(one.p_holm) + (" *" if one.p_holm < ALPHA else ""), one.p_holm) for one in controls)
     tests = f"paired t test, Holm-corrected over {counted(len(controls), 'control')}; * is below 0.05"
     meaning = "mean paired difference, 95 % interval of each by itself"
     limits = (detectable_difference(pair.sd, pair.n, alpha=ALPHA / len(controls)) for pair in pairs)
+    signed = partial(numbers.with_interval, signed=True)
     columns = (
-        _text_column("control", (control.arm for control in controls)),
-        _text_column("lacks", (control.lacks for control in controls)),
-        _counts("seeds that both have", (pair.n for pair in pairs)),
-        _estimates(f"{subject} less control{unit}", meaning, (pair.estimate for pair in pairs), numbers, signed=True),
-        TableColumn("p", tests, ps),
-        _column("p perm.", PERMUTATION, (pair.p_permutation for pair in pairs), None),
-        _column("detectable", DETECTABLE, limits, numbers),
+        _column("control", "", (control.arm for control in controls)),
+        _column("lacks", "", (control.lacks for control in controls)),
+        _column("n", "seeds that both have", (pair.n for pair in pairs)),
+        _column(f"{subject} less control{unit}", meaning, (pair.estimate for pair in pairs), signed),
+        _column("p", tests, (control.p_holm for control in controls), _starred_p),
+        _column("p perm.", PERMUTATION, (pair.p_permutation for pair in pairs), p_value),
+        _column("detectable", DETECTABLE, limits, numbers.value),
     )
     return ReportTable(f"{subject} against its controls" + (f", {label}" if label else ""), columns)
 
@@ -196,7 +182,7 @@ def control_table(controls: Sequence[Control], subject: str, label: str, numbers
 def other_metrics_table(findings: Findings, comparison: ArmComparison) -> ReportTable | None:
     """Other metrics of the same runs, not tested, and what was published of them; None where runs have none."""
     arms = comparison.arms
-    columns = [_text_column(findings.arm, (arm.name for arm in arms))]
+    columns = [_column(findings.arm, "", (arm.name for arm in arms))]
     for metric, published in findings.other_metrics.items():
         estimates = [arm.other_metrics.get(metric) for arm in arms]
         means = [estimate.mean for estimate in estimates if estimate is not None]
@@ -204,11 +190,12 @@ def other_metrics_table(findings: Findings, comparison: ArmComparison) -> Report
             continue
         numbers = NumberFormat.for_values(means, findings.units.get(metric, ""))
         meaning = "mean over seeds with Student's 95 % interval"
-        columns.append(_estimates(metric, meaning, estimates, numbers, signed=False))
+        columns.append(_column(metric, meaning, estimates, numbers.with_interval))
         sources = [source for source in comparison.published_sources if source[0] == published]
         for number, source in enumerate(sources, 1):
             heading = f"published {published}" + (f" ({number})" if len(sources) > 1 else "")
-            columns.append(_published(heading, source, source[1:], arms, NumberFormat(2)))
+            figures = (arm.published.get(source, math.nan) for arm in arms)
+            columns.append(_column(heading, ", ".join(filter(None, source[1:])), figures, NumberFormat(2).value))
     title = "further measures of the same runs" + (f", {comparison.label}" if comparison.label else "")
     return ReportTable(title, tuple(columns)) if len(columns) > 1 else None
 
