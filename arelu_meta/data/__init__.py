@@ -164,7 +164,7 @@ def _check_exists(name: str) -> None:
 def register(
     name: str, *, summary: str = "", bundled: bool = True
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Register a function that returns an `ImageSet` under a name, for `load` and for `--dataset`.
+    """Register a function that returns an `ImageSet` under a name, for `load` and as `dataset` of specs.
 
     Args:
         name: a new name.

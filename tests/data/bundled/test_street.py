@@ -44,7 +44,7 @@ def test_every_font_serves_every_digit(street):
     assert (table > 0).all()
 
 
-def test_pictures_are_coloured_and_differ_in_brightness(street):
+def test_images_are_coloured_and_differ_in_brightness(street):
     images = street.images.double()
     spread_of_channels = images.mean((2, 3)).std(1)
     assert spread_of_channels.mean() > 5
@@ -68,7 +68,7 @@ def test_digit_is_in_the_middle_and_neighbours_come_and_go():
     assert 0.2 < np.mean(at_the_left) < 0.9
 
 
-def test_a_picture_is_drawn_from_its_own_number():
+def test_an_image_is_drawn_from_its_own_number():
     def draw():
         return draw_image("4", "cmr10", np.random.default_rng([SEED, 4]))
 
@@ -77,8 +77,8 @@ def test_a_picture_is_drawn_from_its_own_number():
     np.testing.assert_array_equal(first, draw())
 
 
-def test_another_process_draws_the_same_pictures(street):
-    """Every 1,000th picture, drawn anew elsewhere."""
+def test_another_process_draws_the_same_images(street):
+    """Every 1,000th image, drawn anew elsewhere."""
     code = (
         "import hashlib, numpy as np; from arelu_meta.data.bundled import street as s\n"
         "fonts = {fonts!r}\n"
