@@ -33,16 +33,12 @@ FACTORS: dict[Role, tuple[Role, Role]] = {
 class EpisodeConvolutions:
     """`F.conv2d` on batches of images, with weights that may differ from episode to episode under `vmap`.
 
-    The windows of images named by `keep` are cut once and used in every pass: the support set is seen in each inner
-    step.
+    The windows of `kept` images, for which no gradient is needed, are cut once and used in every pass: the support set
+    is seen in each inner step.
     """
 
-    def __init__(self) -> None:
-        self._kept: list[tuple[Tensor, dict[tuple[Any, ...], Tensor]]] = []
-
-    def keep(self, images: Tensor) -> None:
-        """Reuse the windows of these images, for which no gradient is needed."""
-        self._kept.append((images, {}))
+    def __init__(self, *kept: Tensor) -> None:
+        self._kept: list[tuple[Tensor, dict[tuple[Any, ...], Tensor]]] = [(images, {}) for images in kept]
 
     def __call__(
         self,
@@ -262,7 +258,11 @@ class Windows(Function):
 
 
 def episodes_first(in_dims: tuple[Any, ...], *tensors: Tensor) -> list[Tensor]:
-    """Give each tensor of a `vmap` rule a leading dimension over episodes, expanded where it has none of its own."""
+    """Give each tensor of a `vmap` rule a leading dimension over episodes, expanded where it has none of its own.
+
+    >>> [tuple(tensor.shape) for tensor in episodes_first((1, None), torch.ones(4, 3), torch.ones(5))]
+    [(3, 4), (3, 5)]
+    """
     dims = in_dims[: len(tensors)]
     episodes = next(tensor.shape[dim] for tensor, dim in zip(tensors, dims, strict=True) if dim is not None)
     return [
@@ -272,7 +272,11 @@ def episodes_first(in_dims: tuple[Any, ...], *tensors: Tensor) -> list[Tensor]:
 
 
 def as_pair(value: int | Sequence[int]) -> Pair:
-    """Read a size as torch's functions take it: one number, or one each for rows and columns."""
+    """Read a size as torch's functions take it: one number, or one each for rows and columns.
+
+    >>> as_pair(3), as_pair([1, 2])
+    ((3, 3), (1, 2))
+    """
     if isinstance(value, Integral | int):
         return int(value), int(value)
     sides = [int(side) for side in value]
@@ -280,5 +284,9 @@ def as_pair(value: int | Sequence[int]) -> Pair:
 
 
 def _met(high: int, wide: int, rows: int) -> list[slice]:
-    """Which strips, their rows and columns in one dimension, each row of the kernel meets."""
+    """Which strips, their rows and columns in one dimension, each row of the kernel meets.
+
+    >>> _met(high=4, wide=10, rows=2)
+    [slice(0, 30, None), slice(10, 40, None)]
+    """
     return [slice(row * wide, (row + high - rows + 1) * wide) for row in range(rows)]

@@ -13,20 +13,22 @@ from arelu_meta.kernels.pooling import max_pool
 
 
 class EpisodeOperations(TorchFunctionMode):
-    """While active, convolutions and max pooling of batches of images are ours; what those cannot do is torch's."""
+    """While active, convolutions and max pooling of batches of images are ours; what those cannot do is torch's.
 
-    def __init__(self) -> None:
+    What is computed from `kept` images, for which no gradient is needed, is reused in every pass.
+
+    >>> with EpisodeOperations():
+    ...     torch.vmap(F.conv2d)(torch.ones(2, 1, 1, 4, 4), torch.ones(2, 3, 1, 2, 2)).shape  # of two episodes
+    torch.Size([2, 1, 3, 3, 3])
+    """
+
+    def __init__(self, *kept: Tensor) -> None:
         super().__init__()
-        self._convolutions = EpisodeConvolutions()
         self._ours: dict[Callable[..., Any], Callable[..., Tensor | None]] = {
-            torch.conv2d: self._convolutions,
+            torch.conv2d: EpisodeConvolutions(*kept),
             torch.max_pool2d: max_pool,
             F.max_pool2d: max_pool,  # whose dispatch on `return_indices` is seen before torch's
         }
-
-    def keep(self, images: Tensor) -> None:
-        """Reuse what is computed from these images in every pass; no gradient is needed for them."""
-        self._convolutions.keep(images)
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Sequence[type], args: tuple[Any, ...] = (), kwargs: Any = None

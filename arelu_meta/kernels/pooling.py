@@ -25,10 +25,6 @@ class PoolWindow:
     dilation: Pair = (1, 1)
     ceil: bool = False
 
-    def arguments(self) -> tuple[Pair, Pair, Pair, Pair, bool]:
-        """In torch's order."""
-        return self.kernel, self.stride, self.padding, self.dilation, self.ceil
-
 
 def max_pool(
     input: Tensor,  # noqa: A002  (torch's name for it)
@@ -53,7 +49,9 @@ class MaxPool(Function):
     @staticmethod
     def forward(x: Tensor, window: PoolWindow) -> tuple[Tensor, Tensor]:
         """Run torch's kernel for the layout of the images."""
-        return torch.ops.aten.max_pool2d_with_indices(x, *window.arguments())
+        return torch.ops.aten.max_pool2d_with_indices(
+            x, window.kernel, window.stride, window.padding, window.dilation, window.ceil
+        )
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
@@ -92,8 +90,9 @@ class AtIndices(Function):
         if spread:
             images = torch.empty((len(x), *shape[-3:]), dtype=x.dtype, device=x.device, memory_format=layout)
             return torch.ops.aten.max_pool2d_with_indices_backward(
-                x.contiguous(memory_format=layout), images, *window.arguments(), indices
-            )
+                x.contiguous(memory_format=layout), images,
+                window.kernel, window.stride, window.padding, window.dilation, window.ceil, indices,
+            )  # fmt: skip
         if layout == last:
             pixels, wanted = (t.permute(0, 2, 3, 1).flatten(1, 2) for t in (x, indices))
             return pixels.gather(1, wanted).unflatten(1, indices.shape[-2:]).permute(0, 3, 1, 2)

@@ -11,7 +11,20 @@ from arelu_meta.kernels.convolution import episodes_first
 
 
 def standardise(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
-    """Give each channel of x (N, C, ...) the mean `bias` and the spread `weight`, both (C,)."""
+    """Give each channel of x the mean `bias` and the spread `weight`, over the batch and the plane.
+
+    Args:
+        x: feature maps, (N, C, ...).
+        weight: spread of each channel, (C,).
+        bias: mean of each channel, (C,).
+        eps: added to the variance.
+
+    Returns:
+        A tensor of the shape of x.
+
+    >>> standardise(torch.tensor([[1.0], [3.0]]), torch.ones(1), torch.zeros(1), 0.0).round(decimals=4).tolist()
+    [[-1.0], [1.0]]
+    """
     shape = [-1, *(1 for _ in x.shape[2:])]
     axes = (-x.dim(), *range(2 - x.dim(), 0))
     return Standardise.apply(x, weight.view(1, *shape), bias.view(1, *shape), axes, eps)[0]
@@ -30,7 +43,8 @@ class Standardise(Function):
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Centre, then scale."""
         centred = x - x.mean(axes, keepdim=True)
-        variance = torch.linalg.vector_norm(centred, dim=axes, keepdim=True).square() / _numbers(x, axes)
+        count = math.prod(x.shape[axis] for axis in axes)
+        variance = torch.linalg.vector_norm(centred, dim=axes, keepdim=True).square() / count
         inverse = torch.rsqrt(variance + eps)
         return torch.addcmul(bias, centred, weight * inverse), centred, inverse
 
@@ -46,9 +60,10 @@ class Standardise(Function):
     def backward(
         ctx: Any, of_result: Tensor | None, of_centred: Tensor | None, of_inverse: Tensor | None
     ) -> tuple[Tensor | None, Tensor | None, Tensor | None, None, None]:
-        """With r = 1 / sqrt(v + eps) and n numbers in a channel: dr/dx = -r^3 c / n, and c sums to zero."""
+        """With r = 1 / sqrt(v + eps) and n = `count` numbers in a channel: dr/dx = -r^3 c / n, and c sums to zero."""
         centred, weight, inverse = ctx.saved_tensors
-        axes, numbers = ctx.axes, _numbers(centred, ctx.axes)
+        axes = ctx.axes
+        count = math.prod(centred.shape[axis] for axis in axes)
         to_weight = to_bias = None
         mean, pull = torch.zeros_like(inverse), torch.zeros_like(inverse)
         if of_inverse is not None:
@@ -56,10 +71,10 @@ class Standardise(Function):
         if of_result is not None:
             along = (of_result * centred).sum(axes, keepdim=True)
             to_weight, to_bias = inverse * along, of_result.sum(axes, keepdim=True)
-            pull, mean = pull + weight * along, weight * inverse * to_bias / numbers
+            pull, mean = pull + weight * along, weight * inverse * to_bias / count
         if of_centred is not None:
             mean = mean + of_centred.mean(axes, keepdim=True)
-        to_x = torch.addcmul(-mean, centred, pull * inverse**3 / -numbers)
+        to_x = torch.addcmul(-mean, centred, pull * inverse**3 / -count)
         if of_result is not None:
             to_x = torch.addcmul(to_x, of_result, weight * inverse)
         return to_x if of_centred is None else to_x + of_centred, to_weight, to_bias, None, None
@@ -76,7 +91,3 @@ class Standardise(Function):
     ) -> tuple[Any, tuple[int, int, int]]:
         """Leading dimensions pass through, the one over episodes among them."""
         return Standardise.apply(*episodes_first(in_dims, x, weight, bias), axes, eps), (0, 0, 0)
-
-
-def _numbers(x: Tensor, axes: tuple[int, ...]) -> int:
-    return math.prod(x.shape[axis] for axis in axes)

@@ -116,6 +116,22 @@ def query_pass(forward: Callable[[Tensor], Tensor], network: nn.Module, support_
         return forward(torch.cat([support_x, query_x]))[len(support_x) :]
 
 
+def episode_losses(logits: Tensor, labels: Tensor, loss: Loss = F.cross_entropy) -> Tensor:
+    """Loss of each episode.
+
+    Args:
+        logits: (episodes, queries, ways).
+        labels: (episodes, queries).
+        loss: of the logits (queries, ways) and labels (queries,) of one episode.
+
+    Returns:
+        One number for each episode, (episodes,).
+    """
+    if loss is F.cross_entropy:
+        return F.cross_entropy(logits.transpose(1, 2), labels, reduction="none").mean(1)
+    return torch.stack([loss(*episode) for episode in zip(logits, labels, strict=True)])
+
+
 def head_parameters(network: nn.Module) -> frozenset[str]:
     """Names of the head's parameters: those of `head`, `fc` or `classifier`, else of the last layer that has any.
 

@@ -17,7 +17,7 @@ from arelu_meta.data.episodes import Episode
 from arelu_meta.errors import InputError
 from arelu_meta.kernels.recorded_step import RECORD_AFTER, RecordedStep
 from arelu_meta.learners.engines import Engine
-from arelu_meta.learners.inner_loop import InnerRule, Loss, Parameters, query_pass
+from arelu_meta.learners.inner_loop import InnerRule, Parameters, episode_losses, query_pass
 from arelu_meta.metrics import accuracy
 
 
@@ -66,7 +66,14 @@ class Learner(ABC):
         self.recorded_step: RecordedStep | None = None
 
     def parameter_groups(self, lr: float) -> list[dict[str, Any]]:
-        """Give the outer optimizer all that is learned: weights, and activation parameters without weight decay."""
+        """Give the outer optimizer all that is learned: weights, and activation parameters without weight decay.
+
+        Args:
+            lr: learning rate of all groups.
+
+        Returns:
+            Parameter groups, as `torch.optim` takes them.
+        """
         return parameter_groups(self.network, lr=lr)
 
     def state(self) -> nn.Module:
@@ -93,7 +100,15 @@ class Learner(ABC):
 
     @abstractmethod
     def query_loss(self, episodes: Episode, progress: float) -> tuple[Tensor, Tensor]:
-        """Give each episode's query loss (episodes,), and the query logits (episodes, queries, ways)."""
+        """Adapt to each episode and take the loss of its queries.
+
+        Args:
+            episodes: a batch with a leading axis over episodes.
+            progress: how far training has come, from 0 to 1.
+
+        Returns:
+            The losses (episodes,), and the query logits (episodes, queries, ways) after the last step.
+        """
 
     def _add_gradient(self, episodes: Episode, progress: float, weight: float) -> tuple[Tensor, Tensor]:
         """Add the gradient of the summed query loss times `weight`; give losses and logits without their graph."""
@@ -122,21 +137,45 @@ class Learner(ABC):
 
     @abstractmethod
     def query_logits(self, episodes: Episode) -> Tensor:
-        """Adapt as tests do and answer the queries, (episodes, queries, ways)."""
+        """Adapt as tests do and answer the queries.
+
+        Args:
+            episodes: a batch with a leading axis over episodes.
+
+        Returns:
+            Logits, (episodes, queries, ways).
+        """
 
     @abstractmethod
     def accuracy_by_step(self, episodes: Episode) -> Tensor:
-        """Give the query accuracy before adaptation and after every step, (episodes, steps + 1)."""
+        """Measure as adaptation goes on.
+
+        Args:
+            episodes: a batch with a leading axis over episodes.
+
+        Returns:
+            The query accuracy before adaptation and after every step, (episodes, steps + 1).
+        """
 
     @torch.no_grad()
     def final_accuracy(self, episodes: Episode) -> Tensor:
-        """Give the query accuracy after the last step alone, (episodes,)."""
+        """Measure after the last step alone, which costs less.
+
+        Args:
+            episodes: a batch with a leading axis over episodes.
+
+        Returns:
+            The query accuracy, (episodes,).
+        """
         return accuracy(self.query_logits(episodes), episodes.query_y)
 
     def record_steps(self, *, after: int = RECORD_AFTER) -> None:
         """Record the operations of the outer step after so many, and replay them: same results, faster.
 
         Methods that cannot do so ignore it.
+
+        Args:
+            after: steps that are taken as written before; recording takes as long as six to fifteen.
         """
         del after
 
@@ -242,10 +281,3 @@ class AdaptedNetwork:
         """Answer queries (queries, C, H, W) with logits (queries, ways)."""
         forward = partial(functional_call, self.network, self.parameters)
         return query_pass(forward, self.network, self.support_x, query_x)
-
-
-def episode_losses(logits: Tensor, labels: Tensor, loss: Loss = F.cross_entropy) -> Tensor:
-    """Loss of each episode: (episodes, queries, ways) and (episodes, queries) -> (episodes,)."""
-    if loss is F.cross_entropy:
-        return F.cross_entropy(logits.transpose(1, 2), labels, reduction="none").mean(1)
-    return torch.stack([loss(*episode) for episode in zip(logits, labels, strict=True)])

@@ -28,8 +28,7 @@ def maml(
     """MAML: all parameters move inside an episode, and the outer step differentiates through the inner gradients.
 
     Args:
-        network: any module that maps images (N, C, H, W) to logits (N, ways); its batch norms are replaced by batch
-            statistics.
+        network: any module that maps images (N, C, H, W) to logits (N, ways); its batch norms are replaced.
         engine: what computes the inner loop, from `learners.engines.build`.
         inner_lr: learning rate of the adaptation.
         inner_steps: gradient steps on the support set of a training episode.
@@ -43,9 +42,6 @@ def maml(
 
     Returns:
         A learner for a training loop of one's own, or for `arelu_meta.training.meta.meta_train`.
-
-    Raises:
-        InputError: a norm in the network that cannot adapt.
 
     >>> from arelu_meta.learners import engines
     >>> network = nn.Sequential(nn.Flatten(), nn.Linear(4, 2))

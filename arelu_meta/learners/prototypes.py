@@ -12,7 +12,8 @@ from torch import Tensor, nn
 from arelu_meta.backbones.norm import BATCH_NORMS, BatchStatisticsNorm, is_transductive, uses_support_statistics
 from arelu_meta.data.episodes import Episode
 from arelu_meta.errors import InputError
-from arelu_meta.learners.learner import Adapted, Learner, episode_losses
+from arelu_meta.learners.inner_loop import episode_losses
+from arelu_meta.learners.learner import Adapted, Learner
 
 
 def prototype_logits(support: Tensor, labels: Tensor, query: Tensor, ways: int) -> Tensor:

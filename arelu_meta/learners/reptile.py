@@ -10,8 +10,8 @@ from arelu_meta.data.episodes import Episode
 from arelu_meta.errors import InputError
 from arelu_meta.learners.engines import Engine
 from arelu_meta.learners.engines.func_engine import FuncEngine
-from arelu_meta.learners.inner_loop import InnerOptimizer, InnerRule, Loss
-from arelu_meta.learners.learner import GradientLearner, StepOutcome, episode_losses
+from arelu_meta.learners.inner_loop import InnerOptimizer, InnerRule, Loss, episode_losses
+from arelu_meta.learners.learner import GradientLearner, StepOutcome
 from arelu_meta.metrics import accuracy
 
 

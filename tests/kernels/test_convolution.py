@@ -99,13 +99,12 @@ def test_kept_images_with_a_bias_of_all_episodes(way, monkeypatch):
         monkeypatch.setattr(convolution, bound, value)
     torch.manual_seed(0)
     x, weight, bias = torch.randn(EPISODES, IMAGES, 2, 6, 6, dtype=torch.float64), drawn(EPISODES, 3, 2, 3, 3), drawn(3)
-    with EpisodeOperations() as operations:
 
-        def twice(images, kernels):
-            operations.keep(images)
+    def twice(images, kernels):
+        with EpisodeOperations(images):
             return F.conv2d(images, kernels, bias) * F.conv2d(images, kernels**2, bias)
 
-        ours = torch.vmap(twice)(x, weight)
+    ours = torch.vmap(twice)(x, weight)
     theirs = torch.stack([F.conv2d(a, b, bias) * F.conv2d(a, b**2, bias) for a, b in zip(x, weight, strict=True)])
     torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-12)
     pairs = [torch.autograd.grad(out.pow(3).sum(), (weight, bias), create_graph=True) for out in (ours, theirs)]
@@ -159,8 +158,7 @@ def test_kept_images_are_cut_once_per_kernel(monkeypatch):
     original = Windows.forward
     monkeypatch.setattr(Windows, "forward", staticmethod(lambda *args: calls.append(args[1:3]) or original(*args)))
     x, other = torch.randn(2, 1, 6, 6), torch.randn(2, 1, 6, 6)
-    with EpisodeOperations() as convolutions:
-        convolutions.keep(x)
+    with EpisodeOperations(x):
         for _ in range(3):
             F.conv2d(x, torch.randn(4, 1, 3, 3))
             F.conv2d(x, torch.randn(4, 1, 5, 5))

@@ -112,11 +112,11 @@ def test_under_vmap_every_task_walks_its_own_path():
     """With f = (c w)^2 / 2 a step of 0.1 gives (1 - 0.1 c^2) w: for c = 1, 2, 3 at w = 1: 0.9, 0.6, 0.1."""
     scales = torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64)
 
-    def task(c: Tensor) -> Tensor:
+    def one_episode(c: Tensor) -> Tensor:
         start = {"w": torch.ones((), dtype=torch.float64)}
         return adapt(lambda p: (c * p["w"]) ** 2 / 2, start, InnerRule(lr=0.1, steps=1))[-1]["w"]
 
-    assert torch.vmap(task)(scales).tolist() == pytest.approx([0.9, 0.6, 0.1])
+    assert torch.vmap(one_episode)(scales).tolist() == pytest.approx([0.9, 0.6, 0.1])
 
 
 def test_works_without_gradient_tracking():

@@ -78,7 +78,7 @@ def test_meta_gradient_equals_central_differences(method):
 
 
 def test_first_order_gradient_is_that_of_the_adapted_copies():
-    """FOMAML: the mean over tasks of the query gradient at the adapted parameters."""
+    """FOMAML: the mean over episodes of the query gradient at the adapted parameters."""
     network, batch = own_net("arelu"), episodes(4)
     learner("fomaml", network).meta_step(batch, progress=0.0)
     found = gradients(network)
@@ -97,9 +97,9 @@ def test_accuracy_by_step_equals_copies():
     network, batch = own_net("arelu"), episodes(4)
     table = learner("maml", network, test_steps=4).accuracy_by_step(batch)
     for steps in range(5):
-        for task, episode in enumerate(batch):
+        for number, episode in enumerate(batch):
             right = adapted_copy(network, episode, steps)(episode.query_x).argmax(1) == episode.query_y
-            assert table[task, steps].item() == pytest.approx(right.double().mean().item())
+            assert table[number, steps].item() == pytest.approx(right.double().mean().item())
 
 
 def test_training_and_testing_take_their_own_number_of_steps():

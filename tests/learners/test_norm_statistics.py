@@ -96,12 +96,12 @@ def test_every_batch_norm_is_found_and_keeps_its_weights():
 def test_torchs_own_batch_norm_is_still_wrong_in_second_order_under_vmap():
     """Why `BatchStatisticsNorm` exists: when this fails, torch is mended, and the layer can go.
 
-    The bias before a norm has no effect on the loss, so its gradient is 0; a loop over tasks gives that, `vmap` does
+    The bias before a norm has no effect on the loss, so its gradient is 0; a loop over episodes gives that, `vmap` does
     not.
     """
     network, batch = users_network(track_running_stats=False), episodes()
 
-    def task(parameters: dict[str, Tensor], sx: Tensor, sy: Tensor, qx: Tensor, qy: Tensor) -> Tensor:
+    def one_episode(parameters: dict[str, Tensor], sx: Tensor, sy: Tensor, qx: Tensor, qy: Tensor) -> Tensor:
         def loss(current: dict[str, Tensor], x: Tensor, y: Tensor) -> Tensor:
             return F.cross_entropy(functional_call(network, current, (x,)), y)
 
@@ -109,10 +109,10 @@ def test_torchs_own_batch_norm_is_still_wrong_in_second_order_under_vmap():
         return loss({name: value - 0.3 * inner[name] for name, value in parameters.items()}, qx, qy)
 
     def vectorised(parameters: dict[str, Tensor]) -> Tensor:
-        return torch.vmap(task, in_dims=(None, 0, 0, 0, 0))(parameters, *batch.tensors()).mean()
+        return torch.vmap(one_episode, in_dims=(None, 0, 0, 0, 0))(parameters, *batch.tensors()).mean()
 
     def looped(parameters: dict[str, Tensor]) -> Tensor:
-        return torch.stack([task(parameters, *episode.tensors()) for episode in batch]).mean()
+        return torch.stack([one_episode(parameters, *episode.tensors()) for episode in batch]).mean()
 
     parameters = dict(network.named_parameters())
     assert torch.allclose(vectorised(parameters), looped(parameters), rtol=1e-12)

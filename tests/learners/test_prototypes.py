@@ -23,7 +23,7 @@ def test_protonet_equals_plain_numpy():
     learner = build("protonet", network)
     outcome = learner.meta_step(batch, progress=0.0)
     losses = []
-    for task, episode in enumerate(batch):
+    for number, episode in enumerate(batch):
         with torch.no_grad():
             support, query = (network.features(x).numpy() for x in (episode.support_x, episode.query_x))
         labels, wanted = episode.support_y.numpy(), episode.query_y.numpy()
@@ -32,10 +32,10 @@ def test_protonet_equals_plain_numpy():
             centre = np.mean([support[row] for row in range(len(support)) if labels[row] == way], axis=0)
             for row in range(len(query)):
                 logits[row, way] = -sum((query[row] - centre) ** 2)
-        np.testing.assert_allclose(learner.query_logits(batch)[task].detach().numpy(), logits, rtol=1e-10)
+        np.testing.assert_allclose(learner.query_logits(batch)[number].detach().numpy(), logits, rtol=1e-10)
         chosen = np.array([logits[row, wanted[row]] for row in range(len(query))])
         losses.append(np.mean(np.log(np.exp(logits).sum(1)) - chosen))
-        assert outcome.accuracies[task].item() == pytest.approx(np.mean(logits.argmax(1) == wanted))
+        assert outcome.accuracies[number].item() == pytest.approx(np.mean(logits.argmax(1) == wanted))
     assert outcome.loss.item() == pytest.approx(np.mean(losses))
 
 
@@ -65,12 +65,12 @@ def test_a_query_on_a_prototype_keeps_its_gradient_finite():
 def test_floors_equal_scikit_learns_nearest_centroid(method):
     network, batch = own_net(), shuffled(episodes(8))
     found = build(method, network).query_logits(batch).argmax(-1)
-    for task, episode in enumerate(batch):
+    for number, episode in enumerate(batch):
         with torch.no_grad():
             embed = network.features if method == "features" else lambda x: x.flatten(1)
             support, query = embed(episode.support_x).numpy(), embed(episode.query_x).numpy()
         expected = NearestCentroid().fit(support, episode.support_y.numpy()).predict(query)
-        assert found[task].tolist() == expected.tolist()
+        assert found[number].tolist() == expected.tolist()
     assert len(set(found.flatten().tolist())) > 1
 
 

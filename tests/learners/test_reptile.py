@@ -16,7 +16,7 @@ RATE, STEPS, TASKS = 0.2, 3, 4
 
 
 def adapted_by_sgd() -> dict[str, torch.Tensor]:
-    """The mean over tasks of weights after a plain loop of torch's SGD on support and query together."""
+    """The mean over episodes of weights after a plain loop of torch's SGD on support and query together."""
     network, mean = own_net("arelu"), {}
     for episode in episodes(TASKS):
         clone = copy.deepcopy(network)

@@ -43,7 +43,19 @@ class Engine(Protocol):
         """
 
     def adapted_parameters(self, network: "nn.Module", rule: "InnerRule", episodes: "Episode") -> "Parameters":
-        """Adapt to each support set and give the parameters after the last step, each (episodes, ...)."""
+        """Adapt to each support set.
+
+        Args:
+            network: maps images (N, C, H, W) to logits (N, ways).
+            rule: how to adapt.
+            episodes: a batch with a leading axis over episodes.
+
+        Returns:
+            The parameters after the last step by name, each (episodes, ...).
+
+        Raises:
+            InputError: a rule that this engine cannot follow.
+        """
 
 
 @dataclass(frozen=True)

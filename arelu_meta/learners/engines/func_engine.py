@@ -59,9 +59,7 @@ class FuncEngine:
         """A CPU has operations of its own for many episodes at once; they reuse what they compute from the support."""
         if not self.vectorise or support_x.device.type != "cpu":
             return contextlib.nullcontext()
-        operations = EpisodeOperations()
-        operations.keep(support_x)
-        return operations
+        return EpisodeOperations(support_x)
 
 
 def _path(

@@ -112,7 +112,7 @@ def test_the_agreed_gradient_is_the_right_one(engine):
 @pytest.mark.parametrize("every_step", [False, True])
 @pytest.mark.parametrize("tracked", [False, True])
 def test_logits_of_all_engines(every_step, tracked):
-    """(tasks, points, queries, ways), with and without gradient tracking."""
+    """(episodes, points, queries, ways), with and without gradient tracking."""
     network, batch = own_net("arelu").eval(), episodes(3)
     rule = learners.build("maml", network, inner_lr=0.05, inner_steps=2).rule
     with torch.set_grad_enabled(tracked):

@@ -22,7 +22,7 @@ def test_inner_adam_equals_torchs_adam_on_a_copy(method):
     """
     network, batch = own_net("arelu"), episodes(3)
     found = learners.build(method, network, engine="higher", **OPTIONS).query_logits(batch)
-    for task, episode in enumerate(batch):
+    for number, episode in enumerate(batch):
         clone = copy.deepcopy(network)
         moving = clone.last.parameters() if method == "anil" else clone.parameters()
         optimizer = torch.optim.Adam(moving, lr=0.05)
@@ -31,7 +31,7 @@ def test_inner_adam_equals_torchs_adam_on_a_copy(method):
             clone.zero_grad()
             F.cross_entropy(clone(episode.support_x), episode.support_y).backward()
             optimizer.step()
-        assert torch.allclose(found[task], clone(episode.query_x), rtol=1e-10, atol=1e-12)
+        assert torch.allclose(found[number], clone(episode.query_x), rtol=1e-10, atol=1e-12)
 
 
 def test_meta_gradient_through_adam_equals_central_differences():
