@@ -12,7 +12,7 @@ statistics; learners that adapt by gradient replace it (`norm.with_batch_statist
 """
 
 import inspect
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -22,6 +22,8 @@ from arelu_meta.registry import Entry, Registry
 
 if TYPE_CHECKING:
     from torch import nn
+
+__all__ = ["BackboneEntry", "build", "check_options", "entries", "names"]
 
 Task = Literal["classification", "segmentation"]
 
@@ -65,13 +67,13 @@ _REGISTRY.add(
     ),
     BackboneEntry(
         "resnet18",
-        "arelu_meta.backbones.resnet18:ResNet18",
+        "arelu_meta.backbones.resnet:ResNet18",
         summary="eight residual blocks behind a 3x3 stem",
         source="He 2015, arXiv 1512.03385",
     ),
     BackboneEntry(
         "seresnet18",
-        "arelu_meta.backbones.seresnet18:SEResNet18",
+        "arelu_meta.backbones.resnet:SEResNet18",
         summary="resnet18 with squeeze-and-excitation in every block",
         source="Hu 2017, arXiv 1709.01507",
     ),
@@ -104,33 +106,59 @@ _REGISTRY.add(
 
 
 def names(task: Task | None = None) -> list[str]:
-    """Names of all networks, or of those of one task: classification, segmentation."""
+    """Names of all networks, or of those of one task.
+
+    Args:
+        task: "classification" or "segmentation"; None: all
+
+    >>> names("segmentation")
+    ['unet']
+    """
     return [entry.name for entry in _REGISTRY if task in (None, entry.task)]
 
 
 def entries() -> list[BackboneEntry]:
-    """All networks with their summaries."""
+    """All networks with their summaries and sources.
+
+    >>> [entry.source for entry in entries() if entry.name == "resnet18"]
+    ['He 2015, arXiv 1512.03385']
+    """
     return list(_REGISTRY)
 
 
 def build(
     name: str, *, activation: Factory, channels: int, image_size: tuple[int, int], classes: int, **options: Any
 ) -> "nn.Module":
-    """Make a network by name; `options` are its own, such as `norm="group"` of conv4."""
+    """Make a network by name, with torch's default initialisation.
+
+    Args:
+        name: a name of `names()`
+        activation: gives a fresh activation each time, from `activations.factory`
+        channels: channels of the images
+        image_size: their height and width
+        classes: number of logits
+        options: options of the network, such as `norm="group"` of conv4
+
+    Returns:
+        A module from images (N, channels, H, W) to logits, (N, classes), or (N, classes, H, W) for segmentation.
+
+    Raises:
+        InputError: an unknown name or option, a count below 1, images of a size that the network does not take.
+
+    >>> from arelu_meta import activations
+    >>> net = build("conv4", activation=activations.factory("arelu"), channels=1, image_size=(28, 28), classes=5)
+    >>> sum(parameter.numel() for parameter in net.parameters())
+    112269
+    """
     check_options(name, options)
-    _check_counts(name, options)
+    parameters = inspect.signature(_REGISTRY[name].load()).parameters
+    for option, value in options.items():  # some of it would only fail when the first image comes
+        if parameters[option].annotation is int and (type(value) is not int or value < 1):
+            raise InputError(f"backbone {name!r} takes a whole number above 0 for {option}, not {value!r}")
     built: nn.Module = _REGISTRY[name].load()(
         activation=activation, channels=channels, image_size=image_size, classes=classes, **options
     )
     return built
-
-
-def _check_counts(name: str, options: Mapping[str, Any]) -> None:
-    """Refuse what is no number of filters or layers: some of it would only fail when the first image comes."""
-    parameters = inspect.signature(_REGISTRY[name].load()).parameters
-    for option, value in options.items():
-        if parameters[option].annotation is int and (type(value) is not int or value < 1):
-            raise InputError(f"backbone {name!r} takes a whole number above 0 for {option}, not {value!r}")
 
 
 def check_options(name: str, options: Iterable[str]) -> None:

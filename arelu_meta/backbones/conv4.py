@@ -3,17 +3,21 @@
 from torch import Tensor, nn
 
 from arelu_meta.activations import Factory
+from arelu_meta.backbones.conv_block import Backbone, check_halvings, input_multiple
 from arelu_meta.backbones.norm import Norm, make_norm
-from arelu_meta.backbones.widths import input_multiple
-from arelu_meta.errors import InputError
 
 
-class Conv4(nn.Module):
+class Conv4(Backbone):
     """Four blocks of 3x3 convolution, norm, activation and 2x2 max-pool, and a linear head.
 
     Input (N, channels, H, W) of at least 16x16, output (N, classes) logits. With 64 filters, one channel, 28x28, five
     classes and batch norm: 111,936 parameters in the blocks (convolutions 640 + 3 * 36,928, norms 4 * 128) and 325 in
     the head.
+
+    Args:
+        activation, channels, image_size, classes: as in `backbones.build`
+        filters: channels of every block
+        norm: "batch", "batch_support", "running", "group" or "none", as in `norm.make_norm`
     """
 
     def __init__(
@@ -27,8 +31,7 @@ class Conv4(nn.Module):
         norm: Norm = "batch",
     ) -> None:
         super().__init__()
-        if min(image_size) < 16:
-            raise InputError(f"conv4 halves the image four times; {image_size[0]}x{image_size[1]} is below 16x16")
+        check_halvings("conv4", image_size, 4)
         widths = (channels, filters, filters, filters)
         self.blocks = nn.Sequential(*(_block(width, filters, norm, activation) for width in widths))
         self.head = nn.Linear(filters * (image_size[0] // 16) * (image_size[1] // 16), classes)
@@ -36,10 +39,6 @@ class Conv4(nn.Module):
     def features(self, x: Tensor) -> Tensor:
         """Give the features before the head, (N, filters * H/16 * W/16)."""
         return self.blocks(x).flatten(1)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Give the logits, (N, classes)."""
-        return self.head(self.features(x))
 
 
 def _block(channels: int, filters: int, norm: Norm, activation: Factory) -> nn.Sequential:

@@ -1,10 +1,38 @@
-"""The block most networks are made of: convolution, batch norm, activation; and how small an image may be."""
+"""What our networks are made of: features and head, the block of convolution, batch norm and activation, and widths."""
 
-from torch import nn
+from abc import abstractmethod
+
+from torch import Tensor, nn
 
 from arelu_meta.activations import Factory
-from arelu_meta.backbones.widths import input_multiple
 from arelu_meta.errors import InputError
+
+
+class Backbone(nn.Module):
+    """A network of two stages: `features` of the images, and a `head` that gives the logits of the features.
+
+    All take the arguments of `backbones.build`: `activation` is called once for each activation of the network.
+    """
+
+    head: nn.Module
+
+    @abstractmethod
+    def features(self, x: Tensor) -> Tensor:
+        """Give the features before the head, (N, width); of a segmentation network (N, width, H, W)."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Give the logits, (N, classes); of a segmentation network (N, classes, H, W)."""
+        return self.head(self.features(x))
+
+
+def input_multiple(activation: nn.Module) -> int:
+    """Channels the activation takes for each one it gives: the number of pieces for Maxout, one for all others.
+
+    >>> from arelu_meta import activations
+    >>> input_multiple(activations.build("maxout")), input_multiple(activations.build("arelu"))
+    (2, 1)
+    """
+    return int(getattr(activation, "input_multiple", 1))
 
 
 def conv_block(

@@ -3,11 +3,11 @@
 from torch import Tensor, nn
 
 from arelu_meta.activations import Factory
-from arelu_meta.backbones.widths import input_multiple
+from arelu_meta.backbones.conv_block import Backbone, input_multiple
 from arelu_meta.errors import InputError
 
 
-class MnistConv(nn.Module):
+class MnistConv(Backbone):
     """Convolutions of 10, 20, 40 channels (kernels 5, 5, 3), each max-pooled by 2 and then activated, and a linear
     head.
 
@@ -27,10 +27,6 @@ class MnistConv(nn.Module):
     def features(self, x: Tensor) -> Tensor:
         """Give the 40 features before the head, (N, 40)."""
         return self.block3(self.block2(self.block1(x))).flatten(1)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Give the logits, (N, classes)."""
-        return self.head(self.features(x))
 
 
 def _block(channels: int, width: int, kernel: int, activation: Factory) -> nn.Sequential:

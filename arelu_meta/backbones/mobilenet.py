@@ -3,13 +3,13 @@
 from torch import Tensor, nn
 
 from arelu_meta.activations import Factory
-from arelu_meta.backbones.conv_block import check_halvings, conv_block
+from arelu_meta.backbones.conv_block import Backbone, check_halvings, conv_block
 
 # (outputs, stride) of the 13 depthwise separable blocks; 32 -> 16 -> 8 -> 4 -> 2 pixels.
 BLOCKS = ((64, 1), (128, 2), (128, 1), (256, 2), (256, 1), (512, 2), *[(512, 1)] * 5, (1024, 2), (1024, 1))
 
 
-class MobileNet(nn.Module):
+class MobileNet(Backbone):
     """A 3x3 stem of stride 1, 13 depthwise separable blocks, and a linear head.
 
     Input (N, channels, H, W) of at least 16x16, output (N, classes) logits. 27 activations: the stem's and two per
@@ -31,7 +31,3 @@ class MobileNet(nn.Module):
     def features(self, x: Tensor) -> Tensor:
         """Give the features before the head, (N, 1024)."""
         return self.blocks(x).mean((2, 3))
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Give the logits, (N, classes)."""
-        return self.head(self.features(x))

@@ -27,6 +27,12 @@ class BatchStatisticsNorm(nn.Module):
 
     Running statistics would leak between episodes. With `support_only` the query is normalised with the support's
     statistics; otherwise with its own, which is transductive: queries see each other.
+
+    Args:
+        channels: C
+        support_only: take the statistics of the first rows, as `statistics_from` says
+        eps: added to the variance
+        affine: learn a weight and a bias per channel
     """
 
     weight: nn.Parameter | None
@@ -39,25 +45,22 @@ class BatchStatisticsNorm(nn.Module):
         self.channels, self.support_only, self.eps = channels, support_only, eps
 
     def forward(self, x: Tensor) -> Tensor:
-        """Normalise each channel over the batch and the plane."""
+        """Normalise each channel over the batch and the plane, with the statistics of the first rows or of all."""
         rows = _STATISTICS_ROWS.get() if self.support_only else None
         ones = x.new_ones(self.channels)
         weight = ones if self.weight is None else self.weight
         bias = torch.zeros_like(ones) if self.bias is None else self.bias
-        return standardise(x, weight, bias, self.eps) if rows is None else _by_rows(x, weight, bias, self.eps, rows)
+        if rows is None:
+            return standardise(x, weight, bias, self.eps)
+        axes = [axis for axis in range(x.dim()) if axis != 1]
+        shape = [1, -1, *(1 for _ in axes[1:])]
+        centred = x - x[:rows].mean(axes, keepdim=True)
+        variance = centred[:rows].square().mean(axes, keepdim=True)
+        return torch.addcmul(bias.view(shape), centred, weight.view(shape) * torch.rsqrt(variance + self.eps))
 
     def extra_repr(self) -> str:
         """Show size and source of the statistics in the printed network."""
         return f"{self.channels}, support_only={self.support_only}"
-
-
-def _by_rows(x: Tensor, weight: Tensor, bias: Tensor, eps: float, rows: int) -> Tensor:
-    """Normalise all images with the statistics of the first ones."""
-    axes = [axis for axis in range(x.dim()) if axis != 1]
-    shape = [1, -1, *(1 for _ in axes[1:])]
-    centred = x - x[:rows].mean(axes, keepdim=True)
-    variance = centred[:rows].square().mean(axes, keepdim=True)
-    return torch.addcmul(bias.view(shape), centred, weight.view(shape) * torch.rsqrt(variance + eps))
 
 
 @contextmanager
@@ -113,8 +116,9 @@ def with_batch_statistics(network: nn.Module) -> int:
     """
     replaced = 0
     for parent in list(network.modules()):
-        for name, child in list(parent._modules.items()):  # `named_children` leaves out a layer's second name
-            if isinstance(child, BATCH_NORMS):
+        # `named_children` leaves out a layer's second name.
+        for name, child in list(parent.named_modules(remove_duplicate=False)):
+            if name and "." not in name and isinstance(child, BATCH_NORMS):
                 norm = BatchStatisticsNorm(child.num_features, eps=child.eps, affine=child.affine)
                 if child.affine:
                     norm.weight, norm.bias = child.weight, child.bias

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from arelu_meta.activations import Factory
-from arelu_meta.backbones.conv_block import check_halvings, conv_block, conv_norm
+from arelu_meta.backbones.conv_block import Backbone, check_halvings, conv_block, conv_norm
 
 STEM, LAST = 24, 1024
 STAGES = ((116, 4), (232, 8), (464, 4))  # width and number of blocks
@@ -48,7 +48,7 @@ class DownUnit(nn.Module):
         return channel_shuffle(torch.cat([self.shortcut(x), self.branch(x)], 1), 2)
 
 
-class ShuffleNetV2(nn.Module):
+class ShuffleNetV2(Backbone):
     """A 3x3 stem of stride 1 without pooling, three stages of 4, 8, 4 units, a 1x1 convolution, and a linear head.
 
     Input (N, channels, H, W) of at least 8x8, output (N, classes) logits. 37 activations: three in the first unit of
@@ -73,10 +73,6 @@ class ShuffleNetV2(nn.Module):
     def features(self, x: Tensor) -> Tensor:
         """Give the features before the head, (N, 1024)."""
         return self.last(self.stages(self.stem(x))).mean((2, 3))
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Give the logits, (N, classes)."""
-        return self.head(self.features(x))
 
 
 def _branch(inputs: int, outputs: int, stride: int, activation: Factory) -> nn.Sequential:

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from arelu_meta.activations import Factory
-from arelu_meta.backbones.conv_block import check_halvings, conv_block
+from arelu_meta.backbones.conv_block import Backbone, check_halvings, conv_block
 
 STAGES = (((16, 128), (16, 128), (32, 256)), ((32, 256), (48, 384), (48, 384), (64, 512)), ((64, 512),))
 
@@ -24,7 +24,7 @@ class Fire(nn.Module):
         return torch.cat([self.expand1(x), self.expand3(x)], 1)
 
 
-class SqueezeNet(nn.Module):
+class SqueezeNet(Backbone):
     """A 3x3 stem of 96 channels, eight fire modules in three stages, a 2x2 max-pool before each, and a linear head.
 
     Input (N, channels, H, W) of at least 8x8, output (N, classes) logits. The original's last 1x1 convolution and the
@@ -50,7 +50,3 @@ class SqueezeNet(nn.Module):
     def features(self, x: Tensor) -> Tensor:
         """Give the features before the head, (N, 512)."""
         return self.stages(self.stem(x)).mean((2, 3))
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Give the logits, (N, classes)."""
-        return self.head(self.features(x))

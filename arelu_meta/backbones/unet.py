@@ -4,18 +4,22 @@ import torch
 from torch import Tensor, nn
 
 from arelu_meta.activations import Factory
-from arelu_meta.backbones.conv_block import conv_block
+from arelu_meta.backbones.conv_block import Backbone, conv_block
 from arelu_meta.errors import InputError
 
 LEVELS = 4
 
 
-class UNet(nn.Module):
+class UNet(Backbone):
     """Four levels down and up, two 3x3 convolutions with batch norm on each, and a 1x1 convolution as head.
 
     Input (N, channels, H, W) with sides divisible by 16, output (N, classes, H, W) logits. Widths are 32, 64, 128, 256
     and 512 at the bottom. 18 activations, two in each of nine blocks. 7,763,041 parameters for three channels and one
     class.
+
+    Args:
+        activation, channels, image_size, classes: as in `backbones.build`
+        filters: channels of the first level, doubled on each of the next
     """
 
     def __init__(
@@ -51,10 +55,6 @@ class UNet(nn.Module):
         for up, join in zip(self.up, self.join, strict=True):
             x = join(torch.cat([up(x), levels.pop()], 1))
         return x
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Give the logits of every pixel, (N, classes, H, W)."""
-        return self.head(self.features(x))
 
 
 def _block(inputs: int, outputs: int, activation: Factory) -> nn.Sequential:

@@ -5,10 +5,10 @@ from typing import ClassVar
 from torch import Tensor, nn
 
 from arelu_meta.activations import Factory
-from arelu_meta.backbones.conv_block import check_halvings, conv_block
+from arelu_meta.backbones.conv_block import Backbone, check_halvings, conv_block
 
 
-class Vgg(nn.Module):
+class Vgg(Backbone):
     """Five stages of 3x3 convolution, batch norm and activation, each max-pooled by 2, and a linear head.
 
     Input (N, channels, H, W) of at least 32x32, output (N, classes) logits. The two layers of 4096 units of the
@@ -33,10 +33,6 @@ class Vgg(nn.Module):
     def features(self, x: Tensor) -> Tensor:
         """Give the features before the head, (N, 512)."""
         return self.blocks(x).mean((2, 3))  # 32 -> 16 -> 8 -> 4 -> 2 -> 1
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Give the logits, (N, classes)."""
-        return self.head(self.features(x))
 
 
 class Vgg11(Vgg):

@@ -1,12 +1,14 @@
-"""`resnet18`: the residual network of 18 layers, for 32x32 images (He et al. 2015, arXiv 1512.03385)."""
+"""`resnet18` and `seresnet18`: the residual network of 18 layers, for 32x32 images (He et al. 2015, arXiv 1512.03385),
+and with squeeze-and-excitation (Hu et al. 2017, arXiv 1709.01507)."""
 
 from typing import ClassVar
 
 from torch import Tensor, nn
 
 from arelu_meta.activations import Factory
-from arelu_meta.backbones.conv_block import check_halvings, conv_block, conv_norm
-from arelu_meta.backbones.widths import input_multiple
+from arelu_meta.backbones.conv_block import Backbone, check_halvings, conv_block, conv_norm, input_multiple
+
+REDUCTION = 16  # of the channels, inside a squeeze-and-excitation
 
 
 class ResidualBlock(nn.Module):
@@ -41,7 +43,7 @@ class ResidualBlock(nn.Module):
         return self.act(self.gate(self.conv2(self.conv1(x))) + shortcut)
 
 
-class ResNet18(nn.Module):
+class ResNet18(Backbone):
     """A 3x3 stem of stride 1 without pooling, four stages of two residual blocks, and a linear head.
 
     Input (N, channels, H, W) of at least 8x8, output (N, classes) logits. 17 activations: the stem's and two per block.
@@ -71,6 +73,40 @@ class ResNet18(nn.Module):
         """Give the features before the head, (N, 512)."""
         return self.stages(self.stem(x)).mean((2, 3))
 
+
+class SqueezeExcite(nn.Module):
+    """Scale each channel by a gate computed from all channel means, (N, C, H, W) -> the same.
+
+    gate = sigmoid(W2 activation(W1 mean(x))), with C / 16 hidden units. The sigmoid is part of the gate and stays.
+    """
+
+    def __init__(self, channels: int, *, activation: Factory) -> None:
+        super().__init__()
+        hidden = channels // REDUCTION
+        act = activation()
+        self.squeeze = nn.Linear(channels, hidden * input_multiple(act))
+        self.act = act
+        self.excite = nn.Linear(hidden, channels)
+
     def forward(self, x: Tensor) -> Tensor:
-        """Give the logits, (N, classes)."""
-        return self.head(self.features(x))
+        """Multiply the channels by their gates."""
+        gates = self.excite(self.act(self.squeeze(x.mean((2, 3))))).sigmoid()  # (N, C)
+        return x * gates[:, :, None, None]
+
+
+class SEResidualBlock(ResidualBlock):
+    """A residual block whose residual is gated before the sum."""
+
+    def make_gate(self, width: int, activation: Factory) -> nn.Module:
+        """Make the squeeze-and-excitation of this block."""
+        return SqueezeExcite(width, activation=activation)
+
+
+class SEResNet18(ResNet18):
+    """ResNet-18 with a squeeze-and-excitation in every block: 25 activations, one more per block than ResNet-18.
+
+    11,263,042 parameters for three channels and ten classes.
+    """
+
+    name = "seresnet18"
+    block = SEResidualBlock
