@@ -9,25 +9,32 @@ import torch
 from torch import Tensor, nn
 
 from arelu_meta.data.imageset import ImageSet
-from arelu_meta.data.inputs import Inputs, Resize
+from arelu_meta.data.inputs import Inputs, Resize, fit_images
 from arelu_meta.errors import InputError, first_line
-from arelu_meta.pretrained import networks
-from arelu_meta.pretrained.head import find_head, replace_head
-from arelu_meta.pretrained.inputs import IMAGENET, declared, example, fitted
+from arelu_meta.pretrained.classifier_head import find_head, replace_head
+from arelu_meta.pretrained.networks import build_network, declared_inputs, find_model
 from arelu_meta.pretrained.weights import Weights, load_weights, read_weights
 from arelu_meta.seeding import global_stream
 from arelu_meta.surgery import SwapReport, swap
 
 Normalise = Literal["weights", "imagenet", "target", "none"]
-PROBED = 16  # images on which a swapped network is compared with what it was
+IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))  # mean and deviation of the channels
+COMPARED = 16  # images on which a swapped network is compared with what it was
 
 
 @dataclass(frozen=True, eq=False)
 class Assembled:
     """A network ready to be trained on the target, and how it came about.
 
-    `agreement` is the share of images whose first answer, among the classes of the weights, the swap left as it was;
-    None without weights or without a swap. `inputs` without statistics leave the target's own in place.
+    Attributes:
+        network: the network, in training mode, with a head for the target's classes
+        inputs: what images it takes; without statistics the target's own stay in place
+        head: path of the layer that gives the logits
+        weights: the weights it starts from
+        report: what the swap of activations did, or None
+        agreement: share of images whose first answer, among the classes of the weights, the swap left as it was; None
+            without weights or without a swap
+        target_statistics: whether images are to be normalised with the mean and deviation of the target
     """
 
     network: nn.Module
@@ -57,41 +64,79 @@ def assemble(
     std: tuple[float, ...] = (),
     seed: int = 0,
 ) -> Assembled:
-    """Build `model` for the classes of `images`; initial weights and head depend on the seed, not on the activation."""
-    family, bare = networks.family(model), model.rpartition("/")[2]
-    read = read_weights(weights, model=model)
+    """Build a network for the classes of a target, with weights, activations and head.
+
+    Initial weights and head depend on the seed, not on the activation.
+
+    Args:
+        model: a name of torchvision, of timm (`timm/NAME`) or of ours, or `package.module:function`
+        images: the target, or a part of it with all its classes
+        weights: a .safetensors or .pth file, a published weights name (DEFAULT), an MLflow URI; "none": untrained
+        model_options: options of the network's builder
+        head: path of the layer that gives the logits, where it cannot be found
+        activation: what replaces the network's activations; "own": nothing
+        activation_options: options of that activation
+        preserve: start the new activations where the old ones were
+        channels: colour channels the images are turned into; 0: those of the network's first layer
+        image_size: side in pixels the images are brought to; 0: the weights' own, or the images'
+        resize: "scale" resamples, "crop" cuts the centre out
+        normalise: whose mean and deviation: "weights" (the target's where unknown), "imagenet", "target", "none"
+        mean: mean of each channel in [0, 1], given instead; one number or one per channel
+        std: deviation of each channel, given with `mean`
+        seed: seed of initial weights and head
+
+    Raises:
+        InputError: an unknown name, weights that do not fit, images that the network cannot take, an unclear head.
+    """
+    source = find_model(model)
+    read = read_weights(weights, model=source)
     with global_stream(seed, "weights"):
-        network = networks.build(model, model_options or {}, images=images, state=read.state).eval()
-    base = read.inputs or declared(network, name=bare, family=family, weights=weights)
-    inputs = _asked(base, images, channels=channels, image_size=image_size)
+        network = build_network(source, model_options or {}, images=images, state=read.state).eval()
+    inputs = read.inputs or declared_inputs(network, source, weights=weights)
+    inputs = _with_size(inputs, images, channels=channels, image_size=image_size)
     check_takes(network, inputs, model=model)
-    found = find_head(network, example(inputs, 2), named=head)
+    found = find_head(network, _noise(inputs, 2), named=head)
     if read.state:
-        load_weights(network, read, model=bare, head=found)
-    inputs, of_target = _statistics(inputs, normalise=normalise, mean=mean, std=std)
+        load_weights(network, read, model=source.bare, head=found)
+    inputs, of_target = _with_statistics(inputs, normalise=normalise, mean=mean, std=std)
     report, agreement = None, None
     if activation != "own":
-        probe = _probe(images, inputs, resize) if read.state else None
-        before = None if probe is None else _answers(network, probe)
+        answers = _answers(network, images, inputs, resize) if read.state else None
         report = swap(network, activation, preserve=preserve, **(activation_options or {}))
-        if probe is not None and before is not None:
-            agreement = (_answers(network, probe) == before).float().mean().item()
+        if answers is not None:
+            agreement = (_answers(network, images, inputs, resize) == answers).float().mean().item()
     replace_head(network, found, classes=len(images.class_names), seed=seed)
     if head:
         _check_head(network, inputs, head, classes=len(images.class_names))
     return Assembled(network.train(), inputs, found, read, report, agreement, of_target)
 
 
+def fit_to_inputs(images: ImageSet, inputs: Inputs, *, resize: Resize) -> ImageSet:
+    """Give the images with the channels, size and statistics of `inputs`."""
+    fitted = fit_images(images, channels=inputs.channels, image_size=inputs.image_size, resize=resize)
+    return replace(fitted, mean=inputs.mean, std=inputs.std)
+
+
+def check_memory(images: int, inputs: Inputs, *, memory: float) -> None:
+    """Refuse a set that would not fit into so many bytes at the network's size, before it is made."""
+    needed = images * inputs.channels * inputs.image_size**2
+    if needed > 0.7 * memory:
+        raise InputError(
+            f"{images} images of {inputs.image_size}x{inputs.image_size} take {needed / 1e9:.1f} GB of "
+            f"{memory / 1e9:.1f} GB; lower `image_size`, or keep fewer by `train_per_class` and `test_per_class`"
+        )
+
+
 @torch.no_grad()
 def _check_head(network: nn.Module, inputs: Inputs, head: str, *, classes: int) -> None:
     """Refuse a named layer whose outputs are not the network's."""
     try:
-        width = copy.deepcopy(network).eval()(example(inputs, 2)).shape[1]
+        width = copy.deepcopy(network).eval()(_noise(inputs, 2)).shape[1]
     except RuntimeError:
         width = 0
     if width != classes:
         raise InputError(
-            f"--head {head}: the network's answers do not come from this layer; leave --head out to see which can be"
+            f"`head` {head}: the network's answers do not come from this layer; leave it out to see which can be"
         )
 
 
@@ -102,11 +147,11 @@ def check_takes(network: nn.Module, inputs: Inputs, *, model: str, batch: int = 
     with torch.random.fork_rng():
         for training in (False, True):
             try:
-                output = copy.deepcopy(network).train(training)(example(inputs, batch if training else 2))
+                output = copy.deepcopy(network).train(training)(_noise(inputs, batch if training else 2))
             except (RuntimeError, ValueError, AssertionError, IndexError) as error:
                 reason = first_line(error)
                 sizes = f"{batch} images of {shape} at once" if batch < 2 else f"images of {shape}"
-                remedy = "--batch-size" if batch < 2 else "--image-size or --channels"
+                remedy = "`batch_size`" if batch < 2 else "`image_size` or `channels`"
                 raise InputError(f"{model} cannot take {sizes}: {reason}; change {remedy}") from error
             if not isinstance(output, Tensor) or output.dim() != 2:
                 kind = tuple(output.shape) if isinstance(output, Tensor) else type(output).__name__
@@ -114,18 +159,18 @@ def check_takes(network: nn.Module, inputs: Inputs, *, model: str, batch: int = 
                 raise InputError(f"{model} gives {kind} in {mode}, not logits (N, classes); turn other outputs off")
 
 
-def _asked(base: Inputs, images: ImageSet, *, channels: int, image_size: int) -> Inputs:
+def _with_size(inputs: Inputs, images: ImageSet, *, channels: int, image_size: int) -> Inputs:
     """What the images are brought to: as asked, else as the weights have it, else as they are."""
-    size = image_size or base.image_size
+    size = image_size or inputs.image_size
     if not size:
         height, width = images.image_size
         if height != width:
-            raise InputError(f"{images.name} has images of {height}x{width}; bring them to a square with --image-size")
+            raise InputError(f"{images.name} has images of {height}x{width}; bring them to a square by `image_size`")
         size = height
-    return replace(base, channels=channels or base.channels or images.channels, image_size=size)
+    return replace(inputs, channels=channels or inputs.channels or images.channels, image_size=size)
 
 
-def _statistics(
+def _with_statistics(
     inputs: Inputs, *, normalise: Normalise, mean: tuple[float, ...], std: tuple[float, ...]
 ) -> tuple[Inputs, bool]:
     """Choose the channel statistics; the flag says that they are to be the target's."""
@@ -141,19 +186,21 @@ def _statistics(
         return replace(inputs, mean=(), std=()), True
     if chosen[0] and len(chosen[0]) not in (1, inputs.channels):
         raise InputError(
-            f"{len(chosen[0])} means for {inputs.channels} channels; give --mean and --std, or --normalise target"
+            f'{len(chosen[0])} means for {inputs.channels} channels; give `mean` and `std`, or `normalise="target"`'
         )
     repeat = inputs.channels if len(chosen[0]) == 1 else 1
     return replace(inputs, mean=chosen[0] * repeat, std=chosen[1] * repeat), False
 
 
-def _probe(images: ImageSet, inputs: Inputs, resize: Resize) -> Tensor:
-    """Some images of the target, spread over the set, as the network takes them."""
-    numbers = torch.linspace(0, len(images) - 1, min(PROBED, len(images))).long()
-    some = fitted(images.subset(numbers), inputs, resize=resize)
-    return some.pixels(torch.arange(len(some), device=some.device)).cpu()
-
-
 @torch.no_grad()
-def _answers(network: nn.Module, x: Tensor) -> Tensor:
-    return network.eval()(x).argmax(1)
+def _answers(network: nn.Module, images: ImageSet, inputs: Inputs, resize: Resize) -> Tensor:
+    """First answers to some images of the target, spread over the set, as the network takes them; (images,)."""
+    numbers = torch.linspace(0, len(images) - 1, min(COMPARED, len(images))).long()
+    some = fit_to_inputs(images.subset(numbers), inputs, resize=resize)
+    return network.eval()(some.pixels(torch.arange(len(some), device=some.device)).cpu()).argmax(1)
+
+
+def _noise(inputs: Inputs, count: int) -> Tensor:
+    """Some images of noise that a network of these inputs takes, (count, C, H, W)."""
+    random = torch.Generator().manual_seed(0)
+    return torch.randn(count, inputs.channels, inputs.image_size, inputs.image_size, generator=random)

@@ -6,6 +6,7 @@ torchvision does not have is looked for among ours, then in timm.
 
 import difflib
 from collections.abc import Mapping
+from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
@@ -13,102 +14,140 @@ from torch import Tensor, nn
 
 from arelu_meta import activations, backbones
 from arelu_meta.data.imageset import ImageSet
+from arelu_meta.data.inputs import Inputs
 from arelu_meta.errors import InputError, first_line
 from arelu_meta.registry import load_attribute
 
+FAMILIES = ("torchvision", "arelu_meta", "timm")  # in the order in which a name is looked for
 # Side outputs that are for training from scratch; published weights have them.
 SIDE_OUTPUTS = {"googlenet": ("aux1.", "aux2."), "inception_v3": ("AuxLogits.",)}
 
 
-def family(name: str) -> str:
-    """Tell where a network comes from: torchvision, timm, arelu_meta or function; an unknown name is refused."""
+@dataclass(frozen=True)
+class ModelSource:
+    """Where a network of a name comes from: one of `FAMILIES`, or "function"; `bare` is its name there."""
+
+    name: str
+    family: str
+    bare: str
+
+
+def find_model(name: str) -> ModelSource:
+    """Find out where a network comes from.
+
+    Args:
+        name: a name of torchvision, of ours or of timm, in this order; `timm/NAME`; `arelu_meta/NAME`; or
+            `package.module:function`, which is not imported yet
+
+    Raises:
+        InputError: an unknown name, with the nearest ones.
+
+    >>> find_model("resnet18").family, find_model("arelu_meta/resnet18").family, find_model("conv4").family
+    ('torchvision', 'arelu_meta', 'arelu_meta')
+    """
     if ":" in name:
-        return "function"
+        return ModelSource(name, "function", name)
     prefix, slash, bare = name.rpartition("/")
-    known = {"torchvision": torchvision_names, "arelu_meta": _our_names, "timm": timm_names}
-    if slash and prefix not in known:
+    if slash and prefix not in FAMILIES:
         raise InputError(f"model {name!r}: give NAME, timm/NAME, arelu_meta/NAME or package.module:function")
     if prefix == "timm":
-        timm()
-    places = [prefix] if slash else list(known)
-    for place in places:
-        if bare in known[place]():
-            return place
-    raise InputError(f"unknown model {name!r}; {_near(bare, {place: known[place]() for place in places})}")
+        import_timm()
+    known: dict[str, list[str]] = {}
+    for family in FAMILIES if not slash else (prefix,):
+        known[family] = _names_of(family)
+        if bare in known[family]:
+            return ModelSource(name, family, bare)
+    # Up to three names; a thousand of them would be no help.
+    owners = {known_name: family for family, names in reversed(known.items()) for known_name in names}
+    near = difflib.get_close_matches(bare.lower(), owners, n=3)
+    shown = [f"'timm/{each}'" if owners[each] == "timm" else f"{each!r}" for each in near]
+    missing = "" if known.get("timm", True) else " (timm is not installed)"
+    hint = f"did you mean {' or '.join(shown)}?" if near else "see torchvision.models.list_models()"
+    raise InputError(f"unknown model {name!r}; {hint}{missing}")
 
 
-def build(name: str, options: Mapping[str, Any], *, images: ImageSet, state: Mapping[str, Tensor]) -> nn.Module:
-    """Build a network without weights; ours are made for the images, with the channels of the weights' first layer."""
-    place, bare = family(name), name.rpartition("/")[2]
-    options = dict(options)
+def _names_of(family: str) -> list[str]:
+    """Names of a family's classifiers; none of timm's where it is not installed."""
+    if family == "arelu_meta":
+        return backbones.names("classification")
+    if family == "torchvision":
+        from torchvision import models
+
+        return models.list_models(module=models)
     try:
-        if place == "torchvision":
-            return _torchvision(bare, options, pretrained=bool(state))
-        if place == "timm":
-            return timm().create_model(bare, pretrained=False, **options)
-        if place == "arelu_meta":
-            return _ours(bare, options, images, state)
-        made = load_attribute(name)(**options)
-    except (TypeError, ValueError, RuntimeError) as error:
-        if isinstance(error, InputError):
-            raise
-        given = ", ".join(f"{key}={value!r}" for key, value in options.items()) or "no options"
-        raise InputError(f"{name} cannot be built with {given}: {first_line(error)}; see --model-options") from error
-    if not isinstance(made, nn.Module):
-        raise InputError(f"{name} gives a {type(made).__name__}, not a torch.nn.Module; name a builder")
-    return made
-
-
-def torchvision_names() -> list[str]:
-    """Names of torchvision's classifiers."""
-    from torchvision import models
-
-    return models.list_models(module=models)
-
-
-def timm_names() -> list[str]:
-    """Names of timm's networks; none where it is not installed."""
-    try:
-        return timm().list_models()
+        return import_timm().list_models()
     except InputError:
         return []
 
 
-def timm() -> ModuleType:
+def build_network(
+    model: ModelSource, options: Mapping[str, Any], *, images: ImageSet, state: Mapping[str, Tensor]
+) -> nn.Module:
+    """Build a network without weights.
+
+    Args:
+        model: what `find_model` gives
+        options: options of its builder
+        images: ours are made for their size and classes
+        state: the weights it will get, by name; ours have the channels of their first convolution. Empty: none
+
+    Raises:
+        InputError: it cannot be built with these options, or a function gives no `torch.nn.Module`.
+    """
+    options = dict(options)
+    try:
+        if model.family == "torchvision":
+            from torchvision import models
+
+            if model.bare in SIDE_OUTPUTS:
+                options = {"aux_logits": False, "init_weights": False, "transform_input": bool(state), **options}
+            network = models.get_model(model.bare, weights=None, **options)
+        elif model.family == "timm":
+            network = import_timm().create_model(model.bare, pretrained=False, **options)
+        elif model.family == "arelu_meta":
+            first_kernel = next((value for value in state.values() if value.dim() == 4), None)
+            network = backbones.build(
+                model.bare,
+                activation=activations.factory(options.pop("activation", "relu")),
+                channels=images.channels if first_kernel is None else first_kernel.shape[1],
+                image_size=images.image_size,
+                classes=len(images.class_names),
+                **options,
+            )
+        else:
+            network = load_attribute(model.name)(**options)
+    except (TypeError, ValueError, RuntimeError) as error:
+        if isinstance(error, InputError):
+            raise
+        given = ", ".join(f"{key}={value!r}" for key, value in options.items()) or "no options"
+        raise InputError(
+            f"{model.name} cannot be built with {given}: {first_line(error)}; see `model_options`"
+        ) from error
+    if not isinstance(network, nn.Module):
+        raise InputError(f"{model.name} gives a {type(network).__name__}, not a torch.nn.Module; name a builder")
+    return network
+
+
+def declared_inputs(network: nn.Module, model: ModelSource, *, weights: str = "DEFAULT") -> Inputs:
+    """Say what a network whose weights' file does not tell was made for: as its publisher does, else its channels."""
+    channels = next((module.in_channels for module in network.modules() if isinstance(module, nn.Conv2d)), 0)
+    if model.family == "torchvision":
+        from torchvision import models
+
+        published = models.get_model_weights(model.bare)
+        chosen = published[weights] if weights in published.__members__ else published.DEFAULT
+        transforms = chosen.transforms()
+        return Inputs(channels, transforms.crop_size[0], tuple(transforms.mean), tuple(transforms.std))
+    config = getattr(network, "pretrained_cfg", None) or getattr(network, "default_cfg", None)
+    if isinstance(config, Mapping) and "mean" in config:
+        return Inputs(channels, config["input_size"][-1], tuple(config["mean"]), tuple(config["std"]))
+    return Inputs(channels)
+
+
+def import_timm() -> ModuleType:
     """Import timm, which is optional."""
     try:
-        import timm as found
+        import timm
     except ModuleNotFoundError:
         raise InputError("timm is not installed; pip install timm, or name a torchvision network") from None
-    return found
-
-
-def _our_names() -> list[str]:
-    return backbones.names("classification")
-
-
-def _torchvision(name: str, options: dict[str, Any], *, pretrained: bool) -> nn.Module:
-    from torchvision import models
-
-    if name in SIDE_OUTPUTS:
-        options = {"aux_logits": False, "init_weights": False, "transform_input": pretrained, **options}
-    return models.get_model(name, weights=None, **options)
-
-
-def _ours(name: str, options: dict[str, Any], images: ImageSet, state: Mapping[str, Tensor]) -> nn.Module:
-    kernels = (value for value in state.values() if value.dim() == 4)
-    channels = next((kernel.shape[1] for kernel in kernels), images.channels)
-    activation = activations.factory(options.pop("activation", "relu"))
-    classes = len(images.class_names)
-    return backbones.build(
-        name, activation=activation, channels=channels, image_size=images.image_size, classes=classes, **options
-    )
-
-
-def _near(name: str, known: Mapping[str, list[str]]) -> str:
-    """Suggest up to three names; a thousand of them would be no help."""
-    owners = {bare: place for place in reversed(list(known)) for bare in known[place]}
-    near = difflib.get_close_matches(name.lower(), owners, n=3)
-    shown = [f"{bare!r}" if owners[bare] != "timm" else f"'timm/{bare}'" for bare in near]
-    missing = "" if known.get("timm", True) else " (timm is not installed)"
-    return f"did you mean {' or '.join(shown)}?{missing}" if near else f"see torchvision.models.list_models(){missing}"
+    return timm

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from arelu_meta.data.files.download import OFFLINE
 from arelu_meta.data.inputs import Inputs, from_metadata
 from arelu_meta.errors import InputError, first_line, unknown
-from arelu_meta.pretrained.networks import SIDE_OUTPUTS, family, timm
+from arelu_meta.pretrained.networks import SIDE_OUTPUTS, ModelSource, import_timm
 from arelu_meta.store.models import download_model
 
 WRAPPERS = ("state_dict", "model_state_dict", "model", "network", "state_dict_ema")  # keys that checkpoints nest under
@@ -41,8 +41,24 @@ class Weights:
         return sha.hexdigest()
 
 
-def read_weights(source: str, *, model: str) -> Weights:
-    """Read a .safetensors, a .pth (tensors only), an MLflow URI, or weights that are published with `model`."""
+def read_weights(source: str, *, model: ModelSource) -> Weights:
+    """Read weights; no code in a file is run.
+
+    Args:
+        source: a .safetensors file, a .pth file of tensors alone, an MLflow URI, or the name of weights that are
+            published with the model (DEFAULT: the newest); "none": no weights
+        model: the network they are for, from `find_model`
+
+    Returns:
+        Tensors by name, and what images they were trained on where the file says so.
+
+    Raises:
+        InputError: there is no such file, or it holds more than tensors; nothing of that name is published.
+
+    >>> from arelu_meta.pretrained.networks import find_model
+    >>> len(read_weights("none", model=find_model("resnet18")).state)
+    0
+    """
     if source == "none":
         return Weights(source)
     path = Path(source).expanduser()
@@ -56,7 +72,17 @@ def read_weights(source: str, *, model: str) -> Weights:
 
 
 def load_weights(network: nn.Module, weights: Weights, *, model: str, head: str) -> None:
-    """Put weights into a network; the head's are left out where the file has other classes, all others must fit."""
+    """Put weights into a network; the head's are left out where the file has other classes, all others must fit.
+
+    Args:
+        network: the network, changed in place
+        weights: what `read_weights` gives
+        model: bare name of the network, for side outputs that published weights have and the network has not
+        head: path of its head
+
+    Raises:
+        InputError: a tensor is missing, unknown, or of another shape; the network is then as it was.
+    """
     skipped = SIDE_OUTPUTS.get(model, ())
     state = {name: value for name, value in weights.state.items() if not name.startswith(skipped)}
     own = network.state_dict()
@@ -75,7 +101,7 @@ def load_weights(network: nn.Module, weights: Weights, *, model: str, head: str)
     if first:
         left = sum(map(len, problems)) - len(first)
         more = f" (and {left} more)" if left else ""
-        other = "" if shapes or missing else "; for another activation of its own, --model-options activation=NAME"
+        other = "" if shapes or missing else "; for another activation of its own, `model_options` activation=NAME"
         raise InputError(f"{weights.source} holds no weights of {model}: {'; '.join(first)}{more}{other}")
     network.load_state_dict({**own, **state})
 
@@ -125,17 +151,19 @@ def _from_mlflow(uri: str) -> Weights:
     return Weights(uri, read.state, read.inputs)
 
 
-def _published(name: str, model: str) -> dict[str, Tensor]:
-    place, bare = family(model), model.rpartition("/")[2]
-    if place not in ("torchvision", "timm"):
-        raise InputError(f"no weights are published with {model}; give a .safetensors or .pth file, or an MLflow URI")
-    if place == "timm":
-        return _from_timm(name, bare)
+def _published(name: str, model: ModelSource) -> dict[str, Tensor]:
+    """Download weights that torchvision or timm publishes, or take them from the publisher's cache."""
+    if model.family not in ("torchvision", "timm"):
+        raise InputError(
+            f"no weights are published with {model.name}; give a .safetensors or .pth file, or an MLflow URI"
+        )
+    if model.family == "timm":
+        return _from_timm(name, model.bare)
     from torchvision import models
 
-    known = models.get_model_weights(bare).__members__
+    known = models.get_model_weights(model.bare).__members__
     if name not in known:
-        raise unknown(f"weights of {model}:", name, known)
+        raise unknown(f"weights of {model.name}:", name, known)
     chosen = known[name]
     cached = Path(torch.hub.get_dir()) / "checkpoints" / chosen.url.rpartition("/")[2]
     _check_online(chosen.url, cached=cached.is_file())
@@ -147,12 +175,12 @@ def _published(name: str, model: str) -> dict[str, Tensor]:
 
 def _from_timm(name: str, bare: str) -> dict[str, Tensor]:
     tag = bare if name == "DEFAULT" else f"{bare.partition('.')[0]}.{name}"
-    known = timm().list_pretrained(f"{bare.partition('.')[0]}.*")
+    known = import_timm().list_pretrained(f"{bare.partition('.')[0]}.*")
     if name != "DEFAULT" and tag not in known:
         raise unknown(f"weights of timm/{bare}:", name, [entry.partition(".")[2] for entry in known])
     _check_online(tag, cached=False)
     try:
-        return timm().create_model(tag, pretrained=True).state_dict()
+        return import_timm().create_model(tag, pretrained=True).state_dict()
     except Exception as error:  # the hub's own errors have no common root
         raise _no_download(tag, error) from error
 
@@ -163,7 +191,7 @@ def _check_online(what: str, *, cached: bool) -> None:
 
 
 def _no_download(what: str, error: Exception) -> InputError:
-    return InputError(f"cannot download {what}: {first_line(error)}; fetch it elsewhere and give the file to --weights")
+    return InputError(f"cannot download {what}: {first_line(error)}; fetch it elsewhere and give the file as `weights`")
 
 
 def _shape(tensor: Tensor) -> str:

@@ -9,8 +9,7 @@ from safetensors.torch import save_file
 from arelu_meta.data.imageset import ImageSet
 from arelu_meta.data.inputs import Inputs
 from arelu_meta.errors import InputError
-from arelu_meta.pretrained.assembly import assemble, check_takes
-from arelu_meta.pretrained.inputs import check_size, fitted
+from arelu_meta.pretrained.assembly import assemble, check_memory, check_takes, fit_to_inputs
 from tests.tiny_networks import TINY, saved_state, tiny
 
 
@@ -28,7 +27,7 @@ def weights(tmp_path) -> str:
 def test_a_preserved_swap_keeps_answers_and_a_plain_one_does_not(weights):
     kept = assemble(TINY, images=images(), weights=weights, activation="prelu", preserve=True)
     assert kept.agreement == 1.0
-    x = fitted(images(), kept.inputs, resize="scale").pixels(torch.arange(24))
+    x = fit_to_inputs(images(), kept.inputs, resize="scale").pixels(torch.arange(24))
     network = tiny()
     network.load_state_dict(saved_state())
     with torch.no_grad():
@@ -86,11 +85,11 @@ def test_timm_says_it_in_the_network():
 @pytest.mark.parametrize(
     ("model", "options", "message"),
     [
-        (TINY, {"image_size": 5}, "cannot take images of 3x5x5: .*; change --image-size or --channels"),
-        (TINY, {"channels": 1}, "cannot take images of 1x12x12: .*; change --image-size or --channels"),
+        (TINY, {"image_size": 5}, "cannot take images of 3x5x5: .*; change `image_size` or `channels`"),
+        (TINY, {"channels": 1}, "cannot take images of 1x12x12: .*; change `image_size` or `channels`"),
         ("alexnet", {"image_size": 32}, "alexnet cannot take images of 3x32x32"),
         ("tests.tiny_networks:tuple_output", {}, "gives tuple in training, not logits"),
-        (TINY, {"mean": (0.1, 0.2), "std": (1.0, 1.0)}, "2 means for 3 channels; give --mean and --std"),
+        (TINY, {"mean": (0.1, 0.2), "std": (1.0, 1.0)}, "2 means for 3 channels; give `mean` and `std`"),
         ("mnist_conv", {"weights": "none"}, "mnist_conv takes images of 28 to 35 pixels a side, not 12x12"),
     ],
 )
@@ -102,7 +101,7 @@ def test_what_does_not_fit_is_refused(model, options, message):
 
 def test_images_that_are_not_square_need_a_size():
     wide = replace(images(), images=torch.zeros(24, 1, 12, 16, dtype=torch.uint8))
-    with pytest.raises(InputError, match="noise has images of 12x16; bring them to a square with --image-size"):
+    with pytest.raises(InputError, match="noise has images of 12x16; bring them to a square by `image_size`"):
         assemble(TINY, images=wide)
     assert assemble(TINY, images=wide, image_size=12).inputs.image_size == 12
 
@@ -111,12 +110,12 @@ def test_a_last_batch_of_one_image_that_batch_norm_cannot_take():
     """At 5x5 the first layer leaves one value per channel; a batch of one has no deviation then."""
     network = torch.nn.Sequential(tiny().first, torch.nn.BatchNorm2d(6), torch.nn.Flatten(), torch.nn.Linear(6, 2))
     check_takes(network, Inputs(3, 5), model="it")
-    with pytest.raises(InputError, match=r"it cannot take 1 images of 3x5x5 at once: .*; change --batch-size"):
+    with pytest.raises(InputError, match=r"it cannot take 1 images of 3x5x5 at once: .*; change `batch_size`"):
         check_takes(network, Inputs(3, 5), model="it", batch=1)
 
 
 def test_a_set_that_does_not_fit_into_memory():
     """10,000 images of 3x100x100 are 0.3 GB."""
-    check_size(10_000, Inputs(3, 100), memory=10**9)
-    with pytest.raises(InputError, match=r"10000 images of 100x100 take 0\.3 GB of 0\.4 GB; lower --image-size"):
-        check_size(10_000, Inputs(3, 100), memory=4 * 10**8)
+    check_memory(10_000, Inputs(3, 100), memory=10**9)
+    with pytest.raises(InputError, match=r"10000 images of 100x100 take 0\.3 GB of 0\.4 GB; lower `image_size`"):
+        check_memory(10_000, Inputs(3, 100), memory=4 * 10**8)

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from arelu_meta.errors import InputError
-from arelu_meta.pretrained.head import find_head, replace_head
+from arelu_meta.pretrained.classifier_head import find_head, replace_head
 from tests import tiny_networks
 
 X = torch.rand(2, 3, 16, 16)
@@ -24,15 +24,15 @@ def test_found(make, path):
 
 
 def test_several_are_refused_with_the_candidates():
-    with pytest.raises(InputError, match=r"2 layers have 5 outputs; name it with --head; candidates: left, right"):
+    with pytest.raises(InputError, match=r"2 layers have 5 outputs; name it by `head`; candidates: left, right"):
         find_head(tiny_networks.two_heads(), X)
     assert find_head(tiny_networks.two_heads(), X, named="right") == "right"
-    with pytest.raises(InputError, match=r"--head body: no linear layer or 1x1 convolution .*; candidates: left"):
+    with pytest.raises(InputError, match=r"`head` body: no linear layer or 1x1 convolution .*; candidates: left"):
         find_head(tiny_networks.two_heads(), X, named="body")
 
 
 def test_none_is_refused():
-    with pytest.raises(InputError, match="no layer gives the logits; name it with --head; candidates: none"):
+    with pytest.raises(InputError, match="no layer gives the logits; name it by `head`; candidates: none"):
         find_head(nn.Sequential(nn.Conv2d(3, 4, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten()), X)
 
 

@@ -8,7 +8,7 @@ from torch import nn
 
 from arelu_meta.data.imageset import ImageSet
 from arelu_meta.errors import InputError
-from arelu_meta.pretrained.networks import build, family
+from arelu_meta.pretrained.networks import build_network, find_model
 
 IMAGES = ImageSet("noise", torch.zeros(4, 3, 28, 28, dtype=torch.uint8), torch.tensor([0, 1, 0, 1]), ("a", "b"))
 
@@ -25,7 +25,7 @@ IMAGES = ImageSet("noise", torch.zeros(4, 3, 28, 28, dtype=torch.uint8), torch.t
     ],
 )
 def test_family(name, place):
-    assert family(name) == place
+    assert find_model(name).family == place
 
 
 @pytest.mark.parametrize(
@@ -43,34 +43,36 @@ def test_family(name, place):
 )
 def test_wrong_names(name, message):
     with pytest.raises(InputError, match=message) as raised:
-        build(name, {}, images=IMAGES, state={})
+        build_network(find_model(name), {}, images=IMAGES, state={})
     assert "\n" not in str(raised.value)
 
 
 def test_without_timm(monkeypatch):
     monkeypatch.setitem(sys.modules, "timm", None)
     with pytest.raises(InputError, match="timm is not installed; pip install timm"):
-        family("timm/resnet18")
+        find_model("timm/resnet18")
     with pytest.raises(InputError, match=r"did you mean 'resnet18'.*\(timm is not installed\)"):
-        family("resnet81")
+        find_model("resnet81")
 
 
 def test_a_method_of_a_class_and_options():
-    made = build("torch.nn:Linear", {"in_features": 2, "out_features": 3}, images=IMAGES, state={})
+    made = build_network(find_model("torch.nn:Linear"), {"in_features": 2, "out_features": 3}, images=IMAGES, state={})
     assert (made.in_features, made.out_features) == (2, 3)
     with pytest.raises(InputError, match="tiny cannot be built with depth=3"):
-        build("tests.tiny_networks:tiny", {"depth": 3}, images=IMAGES, state={})
+        build_network(find_model("tests.tiny_networks:tiny"), {"depth": 3}, images=IMAGES, state={})
 
 
 def test_side_outputs_are_left_out():
     """googlenet and inception_v3 give tuples in training otherwise."""
-    network = build("googlenet", {}, images=IMAGES, state={})
+    network = build_network(find_model("googlenet"), {}, images=IMAGES, state={})
     assert isinstance(network.train()(torch.zeros(2, 3, 64, 64)), torch.Tensor)
 
 
 def test_ours_take_the_channels_of_the_weights():
-    grey = build("mnist_conv", {}, images=IMAGES, state={"block1.0.weight": torch.zeros(10, 1, 5, 5)})
-    colour = build("mnist_conv", {"activation": "arelu"}, images=IMAGES, state={})
+    grey = build_network(
+        find_model("mnist_conv"), {}, images=IMAGES, state={"block1.0.weight": torch.zeros(10, 1, 5, 5)}
+    )
+    colour = build_network(find_model("mnist_conv"), {"activation": "arelu"}, images=IMAGES, state={})
     convolutions = [next(m for m in net.modules() if isinstance(m, nn.Conv2d)).in_channels for net in (grey, colour)]
     assert convolutions == [1, 3]
     assert any(name.endswith("alpha") for name, _ in colour.named_parameters())

@@ -9,7 +9,7 @@ from safetensors.torch import save_file
 
 from arelu_meta.data.inputs import Inputs
 from arelu_meta.errors import InputError
-from arelu_meta.pretrained.weights import load_weights, read_weights
+from arelu_meta.pretrained import find_model, load_weights, read_weights
 from tests.tiny_networks import TINY, saved_state, tiny
 
 
@@ -25,7 +25,7 @@ class Trap:
 
 def loaded(path, **options):
     network = tiny(**options)
-    load_weights(network, read_weights(str(path), model=TINY), model=TINY, head="head")
+    load_weights(network, read_weights(str(path), model=find_model(TINY)), model=TINY, head="head")
     return network.state_dict()
 
 
@@ -47,12 +47,12 @@ def test_safetensors_with_and_without_a_header(tmp_path):
     state, inputs = saved_state(), Inputs(3, 16, (0.1, 0.2, 0.3), (0.4, 0.5, 0.6))
     save_file(state, tmp_path / "a.safetensors")
     save_file(state, tmp_path / "b.safetensors", metadata=inputs.metadata(("cat", "dog")))
-    plain, declared = (read_weights(str(tmp_path / f"{name}.safetensors"), model=TINY) for name in "ab")
+    plain, declared = (read_weights(str(tmp_path / f"{name}.safetensors"), model=find_model(TINY)) for name in "ab")
     assert (plain.inputs, declared.inputs) == (None, inputs)
     assert plain.digest == declared.digest
     other = {**state, "head.bias": state["head.bias"] + 1}
     save_file(other, tmp_path / "c.safetensors")
-    assert read_weights(str(tmp_path / "c.safetensors"), model=TINY).digest != plain.digest
+    assert read_weights(str(tmp_path / "c.safetensors"), model=find_model(TINY)).digest != plain.digest
 
 
 @pytest.mark.parametrize("how", ["torch", "pickle"])
@@ -63,7 +63,7 @@ def test_code_in_a_file_is_refused_and_not_run(tmp_path, how):
     else:
         path.write_bytes(pickle.dumps(trap))
     with pytest.raises(InputError, match=r"net\.pth is refused: it holds more than tensors") as raised:
-        read_weights(str(path), model=TINY)
+        read_weights(str(path), model=find_model(TINY))
     assert "\n" not in str(raised.value)
     assert not (tmp_path / "sprung").exists()
 
@@ -79,7 +79,7 @@ def test_code_in_a_file_is_refused_and_not_run(tmp_path, how):
 def test_checkpoints_without_tensors(tmp_path, content, message):
     torch.save(content, tmp_path / "net.pth")
     with pytest.raises(InputError, match=message):
-        read_weights(str(tmp_path / "net.pth"), model=TINY)
+        read_weights(str(tmp_path / "net.pth"), model=find_model(TINY))
 
 
 def test_other_classes_in_the_head_are_fine_another_network_is_not(tmp_path):
@@ -126,7 +126,7 @@ def test_wrong_sources(monkeypatch, tmp_path, source, model, message):
     monkeypatch.setenv("ARELU_META_OFFLINE", "1")
     monkeypatch.setattr(torch.hub, "get_dir", lambda: str(tmp_path))
     with pytest.raises(InputError, match=message):
-        read_weights(source, model=model)
+        read_weights(source, model=find_model(model))
 
 
 def test_a_failed_download_is_one_line(monkeypatch, tmp_path):
@@ -139,7 +139,7 @@ def test_a_failed_download_is_one_line(monkeypatch, tmp_path):
     with pytest.raises(
         InputError, match=r"cannot download https://download\.pytorch\.org/models/resnet18-.*no route"
     ) as r:
-        read_weights("DEFAULT", model="resnet18")
+        read_weights("DEFAULT", model=find_model("resnet18"))
     assert "\n" not in str(r.value)
 
 
@@ -148,7 +148,7 @@ def test_published_weights_that_are_in_the_cache_need_no_network(monkeypatch, tm
     monkeypatch.setattr(torch.hub, "get_dir", lambda: str(tmp_path))
     (tmp_path / "checkpoints").mkdir()
     torch.save({"fc.bias": torch.ones(3)}, tmp_path / "checkpoints" / "resnet18-f37072fd.pth")
-    assert read_weights("IMAGENET1K_V1", model="resnet18").state["fc.bias"].tolist() == [1, 1, 1]
+    assert read_weights("IMAGENET1K_V1", model=find_model("resnet18")).state["fc.bias"].tolist() == [1, 1, 1]
 
 
 def test_weights_with_parameters_of_another_activation_say_how_to_build_for_them(tmp_path):
@@ -158,6 +158,6 @@ def test_weights_with_parameters_of_another_activation_say_how_to_build_for_them
     )
     with pytest.raises(InputError) as raised:
         loaded(tmp_path / "arelu.pth")
-    hint = "'act1.alpha' is not in the network (and 1 more); for another activation of its own, --model-options"
+    hint = "'act1.alpha' is not in the network (and 1 more); for another activation of its own, `model_options`"
     assert str(raised.value).count("act1.alpha") == 1
     assert hint in str(raised.value)

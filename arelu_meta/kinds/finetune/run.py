@@ -18,8 +18,7 @@ from arelu_meta.kinds.finetune.spec import NO_WEIGHTS, AmountSection, FineTuneSp
 from arelu_meta.kinds.layer_log import LayerLog
 from arelu_meta.kinds.session import machine, session
 from arelu_meta.kinds.split import EVALUATION_SEED, divided, limited
-from arelu_meta.pretrained.assembly import Assembled, assemble, check_takes
-from arelu_meta.pretrained.inputs import check_size, fitted
+from arelu_meta.pretrained.assembly import Assembled, assemble, check_memory, check_takes, fit_to_inputs
 from arelu_meta.runtime import processes
 from arelu_meta.runtime.hardware import available_memory
 from arelu_meta.seeding import generator
@@ -88,8 +87,8 @@ def prepare(spec: FineTuneSpec, *, root: str | None = None) -> tuple[Split, Asse
         std=given.std,
         seed=spec.seed,
     )
-    check_size(sum(len(getattr(split, part)) for part in SUBSETS), made.inputs, memory=available_memory())
-    parts = {part: fitted(getattr(split, part), made.inputs, resize=given.resize) for part in SUBSETS}
+    check_memory(sum(len(getattr(split, part)) for part in SUBSETS), made.inputs, memory=available_memory())
+    parts = {part: fit_to_inputs(getattr(split, part), made.inputs, resize=given.resize) for part in SUBSETS}
     if made.target_statistics:
         parts = {part: images.normalised_like(parts["train"]) for part, images in parts.items()}
     if len(parts["train"]) % spec.training.batch_size == 1:

@@ -13,7 +13,7 @@ from arelu_meta.kinds.execution import Execution
 from arelu_meta.kinds.finetune.run import kept, prepare
 from arelu_meta.kinds.finetune.spec import AmountSection
 from arelu_meta.kinds.run import run
-from arelu_meta.pretrained.weights import read_weights
+from arelu_meta.pretrained import find_model, read_weights
 from arelu_meta.store.models import download_model
 from arelu_meta.store.run_folder import RunFolder
 from tests.supervised_runs import artifacts, finetune_spec, interrupted_after, no_model, same_weights
@@ -38,7 +38,7 @@ def test_a_whole_run_is_in_the_store_and_its_weights_start_another(store_uri, we
     stored = MlflowClient(store_uri).get_run(result.run_id)
     assert stored.info.status == "FINISHED"
     assert stored.data.params["model"] == TINY
-    digest = read_weights(weights, model=TINY).digest
+    digest = read_weights(weights, model=find_model(TINY)).digest
     wanted = {"kind": "finetune", "protocol": "sound", "head": "head", "weights_digest": digest}
     assert wanted.items() <= stored.data.tags.items()
     history = metric_history(store_uri, result.run_id)
@@ -65,7 +65,7 @@ def test_a_whole_run_is_in_the_store_and_its_weights_start_another(store_uri, we
     (file,) = download_model(model).rglob("*.safetensors")
     with safe_open(file, "pt") as opened:
         assert torch.equal(opened.get_tensor("second.weight"), result.network.second.weight)
-    read = read_weights(model, model=TINY)
+    read = read_weights(model, model=find_model(TINY))
     assert (read.inputs.image_size, read.inputs.mean) == (28, split.train.mean)
     with pytest.raises(InputError, match=r"'act\.alpha' is not in the network"):  # it has AReLU now, this one not
         prepare(finetune_spec(network={"weights": model, "activation": "own"}))
