@@ -20,8 +20,7 @@ from torch import Tensor
 
 from arelu_meta.activations import Activation
 from arelu_meta.errors import InputError
-from arelu_meta.estimators.image_classifier import ImageClassifier, drawn_seed
-from arelu_meta.estimators.tabular import AdaptedTabular, adapt_tabular
+from arelu_meta.estimators.classifier import AdaptedTabular, ImageClassifier, adapt_tabular
 from arelu_meta.kinds.few_shot.model import AdaptedModel, FewShotModel
 
 TABULAR_STEPS, TABULAR_LR = 200, 0.01
@@ -40,28 +39,23 @@ class FewShotClassifier(ImageClassifier):
     support's mean and deviation, and a network of one hidden layer is adapted from a start that `random_state` decides,
     by full-batch steps of Adam on the cross-entropy.
 
-    Parameters
-    ----------
-    model
-        a `FewShotModel`, a folder of one, the id of an MLflow run, or an MLflow model URI; None: no model
-    activation, hidden
-        activation (a name, a class, `package.module:Class`) and width of the hidden layer; a model has its own
-    steps, lr
-        gradient steps and their rate; None: as the model was trained, and 200 steps at 0.01 without a model
-    random_state
-        seed of the start, without a model: an int, a `numpy.random.RandomState`, or None for a new start in every fit;
-        a model starts where its training ended
+    Args:
+        model: a `FewShotModel`, a folder of one, the id of an MLflow run, or an MLflow model URI; None: no model
+        activation: activation of the hidden layer (a name, a class, `package.module:Class`); a model has its own
+        hidden: width of the hidden layer; a model has its own
+        steps: gradient steps; None: as the model was trained, and 200 without a model
+        lr: their learning rate; None: as the model was trained, and 0.01 without a model
+        random_state: seed of the start, without a model: an int, a `numpy.random.RandomState`, or None for a new start
+            in every fit; a model starts where its training ended
 
-    Attributes
-    ----------
-    classes_
-        the labels, sorted
-    n_features_in_
-        columns of X, or C*H*W
-    adapted_
-        what answers: `adapted_.probabilities(query_x)`
-    transductive_
-        whether the answers of one call depend on each other
+    Attributes:
+        classes_: the labels, sorted
+        n_features_in_: columns of X, or C*H*W
+        adapted_: what answers: `adapted_.probabilities(query_x)`
+        transductive_: whether the answers of one call depend on each other
+
+    Raises:
+        InputError: from `fit` and `predict`: wrong parameters, or images that the model does not take.
 
     >>> X, y = [[0.0, 1.0], [0.2, 0.9], [1.0, 0.1], [0.8, 0.0]], ["left", "left", "right", "right"]
     >>> FewShotClassifier(random_state=0).fit(X, y).predict([[0.1, 1.0], [0.9, 0.2]]).tolist()
@@ -86,7 +80,15 @@ class FewShotClassifier(ImageClassifier):
         self.random_state = random_state
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> "FewShotClassifier":  # noqa: N803
-        """Adapt to the support: examples X with their labels y, of any kind."""
+        """Adapt to the support.
+
+        Args:
+            X: labelled examples: images (n, C, H, W), or rows (n, columns) without a model
+            y: their labels, (n,), of any kind
+
+        Returns:
+            The classifier itself.
+        """
         self._check_parameters()
         if self.model is None:
             rows, targets = validate_data(self, X, y, dtype=np.float64)
@@ -99,11 +101,17 @@ class FewShotClassifier(ImageClassifier):
                 hidden=self.hidden,
                 steps=TABULAR_STEPS if self.steps is None else self.steps,
                 lr=TABULAR_LR if self.lr is None else self.lr,
-                seed=drawn_seed(self.random_state),
+                seed=self._draw_seed(),
             )
             self.transductive_ = False
             return self
-        model = _loaded(self.model)
+        if isinstance(self.model, FewShotModel):
+            model = copy.deepcopy(self.model)  # training it further must not change what was fitted
+        elif isinstance(self.model, str | Path):
+            model = FewShotModel.load(self.model)
+        else:
+            kind = type(self.model).__name__
+            raise InputError(f"model is a {kind}; give a FewShotModel, a folder, an MLflow run id or model URI")
         images = _images(X, model)
         labels = self._encode(column_or_1d(y))
         check_consistent_length(images, labels)
@@ -113,7 +121,7 @@ class FewShotClassifier(ImageClassifier):
         return self
 
     def predict_proba(self, X: ArrayLike) -> NDArray[Any]:  # noqa: N803
-        """Give the probability of each class, (n, len(classes_)), in the order of `classes_`."""
+        """Give the probability of each class, (n, len(classes_)), in the order of `classes_`; X as for `fit`."""
         check_is_fitted(self)
         if isinstance(self.adapted_, AdaptedModel):
             query = _images(X, self.adapted_.model)
@@ -130,15 +138,6 @@ class FewShotClassifier(ImageClassifier):
         lr: Any = self.lr  # scikit-learn's rule: anything may have been given
         if lr is not None and not (isinstance(lr, numbers.Real) and math.isfinite(lr) and float(lr) > 0):
             raise InputError(f"lr = {lr!r}; give a number above 0")
-
-
-def _loaded(model: Any) -> FewShotModel:
-    """Load a model, or copy the one that was given: training it further must not change what was fitted."""
-    if isinstance(model, FewShotModel):
-        return copy.deepcopy(model)
-    if isinstance(model, str | Path):
-        return FewShotModel.load(model)
-    raise InputError(f"model is a {type(model).__name__}; give a FewShotModel, a folder, an MLflow run id or model URI")
 
 
 def _images(X: ArrayLike, model: FewShotModel) -> Tensor:  # noqa: N803

@@ -17,11 +17,10 @@ from arelu_meta.data.files.user_data import to_images
 from arelu_meta.data.imageset import ImageSet
 from arelu_meta.data.inputs import inputs_of
 from arelu_meta.errors import InputError
-from arelu_meta.estimators.image_classifier import ImageClassifier, drawn_seed
-from arelu_meta.estimators.tabular import AdaptedTabular, adapt_tabular
-from arelu_meta.kinds.finetune.spec import FineTuneSpec
-from arelu_meta.pretrained.assembly import assemble, check_takes
-from arelu_meta.pretrained.inputs import check_size, fitted
+from arelu_meta.estimators.classifier import AdaptedTabular, ImageClassifier, adapt_tabular
+from arelu_meta.kinds.finetune.spec import PretrainedSection
+from arelu_meta.kinds.supervised_sections import OptimizationSection
+from arelu_meta.pretrained.assembly import assemble, check_memory, check_takes, fit_to_inputs
 from arelu_meta.runtime.hardware import available_memory, resolve_device
 from arelu_meta.seeding import generator, global_stream
 from arelu_meta.training.fitting import cross_entropy
@@ -39,34 +38,28 @@ class FineTuneClassifier(ImageClassifier):
     **Without a model** X are rows of numbers and nothing was learned before: a network of one hidden layer is trained
     from a start that `random_state` decides, each epoch one step of Adam on all rows.
 
-    Parameters
-    ----------
-    model
-        a name of torchvision, of timm (`timm/NAME`) or of ours, `package.module:function`; None: rows
-    weights
-        a .safetensors or .pth file, a published weights name, an MLflow URI; "none": untrained
-    activation, preserve
-        what replaces the network's activations ("own": nothing), and when it starts where they were: "pretrained",
-        "always", "never"
-    epochs, lr, batch_size
-        passes over X (None: 10, and 200 for rows), learning rate, images per step
-    training
-        more settings of the training by the names of the flags: `{"freeze_epochs": 1, "optimizer": "adamw"}`
-    image_size, head, model_options
-        as the flags of `python -m arelu_meta.finetune --model`
-    device
-        where to train: "auto", "cpu", "cuda", ...
-    random_state
-        seed of the head, the order of batches and all else that is random
+    Args:
+        model: a name of torchvision, of timm (`timm/NAME`) or of ours, `package.module:function`; None: rows
+        weights: a .safetensors or .pth file, a published weights name, an MLflow URI; "none": untrained
+        activation: what replaces the network's activations; "own": nothing
+        preserve: when new activations start where the old ones were: "pretrained" (with weights), "always", "never"
+        epochs: passes over X; None: 10, and 200 for rows
+        lr: learning rate
+        batch_size: images per step
+        training: more settings of the training by name: `{"freeze_epochs": 1, "optimizer": "adamw"}`; rows take none
+        image_size: side in pixels the images are brought to; 0: the weights' own, or as they are
+        head: path of the layer that gives the logits, where it cannot be found
+        model_options: options of the network's builder
+        device: where to train: "auto", "cpu", "cuda", ...
+        random_state: seed of the head, the order of batches and all else that is random; None: a new one in every fit
 
-    Attributes
-    ----------
-    classes_
-        the labels, sorted
-    n_features_in_
-        columns of X, or C*H*W
-    network_
-        the fine-tuned network, where there is a model
+    Attributes:
+        classes_: the labels, sorted
+        n_features_in_: columns of X, or C*H*W
+        network_: the fine-tuned network, where there is a model
+
+    Raises:
+        InputError: from `fit` and `predict`: wrong parameters, or images that the network does not take.
 
     >>> X, y = [[0.0, 1.0], [0.2, 0.9], [1.0, 0.1], [0.8, 0.0]], ["left", "left", "right", "right"]
     >>> FineTuneClassifier(random_state=0).fit(X, y).predict([[0.1, 1.0], [0.9, 0.2]]).tolist()
@@ -105,9 +98,19 @@ class FineTuneClassifier(ImageClassifier):
         self.random_state = random_state
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> "FineTuneClassifier":  # noqa: N803
-        """Fine-tune to examples X with their labels y, of any kind."""
-        spec, seed = self._spec(), drawn_seed(self.random_state)
+        """Fine-tune to labelled examples.
+
+        Args:
+            X: images (n, C, H, W), (n, H, W, C) or (n, H, W), or rows (n, columns) without a model
+            y: their labels, (n,), of any kind
+
+        Returns:
+            The classifier itself.
+        """
+        (network, training), seed = self._settings(), self._draw_seed()
         if self.model is None:
+            if self.weights != "none":
+                raise InputError(f"`weights` = {self.weights!r} need a network; give `model`")
             rows, targets = validate_data(self, X, y, dtype=np.float64)
             labels = self._encode(targets)
             self.rows_: AdaptedTabular = adapt_tabular(
@@ -115,8 +118,8 @@ class FineTuneClassifier(ImageClassifier):
                 labels,
                 ways=len(self.classes_),
                 activation="relu" if self.activation == "own" else self.activation,
-                steps=spec.training.epochs,
-                lr=spec.training.lr,
+                steps=training.epochs,
+                lr=training.lr,
                 seed=seed,
             )
             return self
@@ -126,13 +129,13 @@ class FineTuneClassifier(ImageClassifier):
         if len(self.classes_) < 2:
             raise InputError(f"y has one class, {self.classes_[0]!r}; a classifier needs two or more")
         images = ImageSet("X", pixels, labels, tuple(str(label) for label in self.classes_))
-        self._tune(images, spec, seed)
+        self._tune(images, network, training, seed)
         self.image_shape_ = tuple(pixels.shape[1:])
         self.n_features_in_ = math.prod(self.image_shape_)
         return self
 
     def predict_proba(self, X: ArrayLike) -> NDArray[Any]:  # noqa: N803
-        """Give the probability of each class, (n, len(classes_)), in the order of `classes_`."""
+        """Give the probability of each class, (n, len(classes_)), in the order of `classes_`; X as for `fit`."""
         check_is_fitted(self)
         if self.model is None:
             rows = validate_data(self, X, reset=False, dtype=np.float64)
@@ -141,11 +144,11 @@ class FineTuneClassifier(ImageClassifier):
         if tuple(pixels.shape[1:]) != self.image_shape_:
             raise InputError(f"X has images of {tuple(pixels.shape[1:])}; it was fitted with {self.image_shape_}")
         images = ImageSet("X", pixels, torch.zeros(len(pixels), dtype=torch.int64), ("unknown",))
-        prepared = fitted(images, self.inputs_, resize="scale").to(next(self.network_.parameters()).device)
+        prepared = fit_to_inputs(images, self.inputs_, resize="scale").to(next(self.network_.parameters()).device)
         return predict(self.network_, prepared, batch=256).softmax(-1).numpy()
 
-    def _tune(self, images: ImageSet, spec: FineTuneSpec, seed: int) -> None:
-        network = spec.network
+    def _tune(self, images: ImageSet, network: PretrainedSection, training: OptimizationSection, seed: int) -> None:
+        """Put the network together, train it on the images, and set `network_` and `inputs_`."""
         made = assemble(
             network.model,
             images=images,
@@ -157,41 +160,42 @@ class FineTuneClassifier(ImageClassifier):
             image_size=self.image_size,
             seed=seed,
         )
-        check_size(len(images), made.inputs, memory=available_memory())
-        prepared = fitted(images, made.inputs, resize="scale")
+        check_memory(len(images), made.inputs, memory=available_memory())
+        prepared = fit_to_inputs(images, made.inputs, resize="scale")
         if made.target_statistics:
             prepared = prepared.normalised_like(prepared)
-        settings = spec.training
-        if len(images) % settings.batch_size == 1:
+        if len(images) % training.batch_size == 1:
             check_takes(made.network, made.inputs, model=network.model, batch=1)
         device = resolve_device(self.device)
         prepared = prepared.to(device)
-        loss = cross_entropy(prepared, label_smoothing=settings.label_smoothing, class_weights=settings.class_weights)
-        batches = Batches(prepared, settings.batch_size, generator(seed, "batches"), augment=augment(settings.augment))
-        trainer = SupervisedTrainer(made.network.to(device), batches, settings, loss, head=made.head)
+        loss = cross_entropy(prepared, label_smoothing=training.label_smoothing, class_weights=training.class_weights)
+        batches = Batches(prepared, training.batch_size, generator(seed, "batches"), augment=augment(training.augment))
+        trainer = SupervisedTrainer(made.network.to(device), batches, training, loss, head=made.head)
         with global_stream(seed, "training"), torch.enable_grad():
             for _ in trainer.epochs():
                 pass
         self.network_ = trainer.tested.eval().requires_grad_(False)
         self.inputs_ = inputs_of(prepared)
 
-    def _spec(self) -> FineTuneSpec:
-        """Check all parameters as the command checks its flags."""
+    def _settings(self) -> tuple[PretrainedSection, OptimizationSection]:
+        """Check all parameters as the command checks its flags, and refuse what `fit` would ignore."""
+        more = dict(self.training or {})
+        if more.get("patience") is not None:
+            raise InputError("`patience` stops by a validation part, and fit trains on all of X; set `epochs` instead")
+        if self.model is None and more:
+            raise InputError(f"`training` = {more!r} is for a network; give `model`, or set `epochs` and `lr` alone")
         epochs = self.epochs if self.epochs is not None else (ROW_EPOCHS if self.model is None else IMAGE_EPOCHS)
-        settings = {"lr": self.lr, "epochs": epochs, "batch_size": self.batch_size, **(self.training or {})}
+        training = {"lr": self.lr, "epochs": epochs, "batch_size": self.batch_size, **more}
         network = {
-            "model": "rows" if self.model is None else self.model,
             "model_options": dict(self.model_options or {}),
             "weights": self.weights,
             "head": self.head,
             "activation": self.activation,
             "preserve": self.preserve,
+            **({} if self.model is None else {"model": self.model}),
         }
-        values = {"task": "estimator", "data": {"dataset": "digits"}, "network": network, "training": settings}
-        spec = validated(FineTuneSpec, values, "FineTuneClassifier")
-        if self.model is None and self.weights != "none":
-            raise InputError(f"weights = {self.weights!r} need a network; give model=")
-        return spec
+        where = "FineTuneClassifier"
+        return validated(PretrainedSection, network, where), validated(OptimizationSection, training, where)
 
     def _pixels(self, X: ArrayLike) -> Tensor:  # noqa: N803
         pixels = check_array(X, dtype="numeric", ensure_2d=False, allow_nd=True, input_name="X")
