@@ -16,7 +16,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from arelu_meta import activations
 from arelu_meta.errors import InputError, RunError
 from arelu_meta.estimators import FewShotClassifier
-from arelu_meta.estimators.tabular import tabular_network
+from arelu_meta.estimators.classifier import adapt_tabular
 from tests.tiny_model import images, tiny_model
 
 X, Y = make_blobs(n_samples=[8, 7, 9], n_features=4, cluster_std=0.3, random_state=0)
@@ -65,8 +65,9 @@ def adam_by_hand(x, y, parameters, *, steps, lr):
 
 def test_without_a_model_it_is_adam_on_standardised_columns():
     seed = int(np.random.RandomState(5).randint(2**31 - 1))
-    start = tabular_network(4, 3, activation="relu", hidden=6, seed=seed)
-    parameters = [parameter.detach().numpy().copy() for parameter in start.parameters()]
+    rows, labels = torch.from_numpy(X), torch.from_numpy(Y)
+    start = adapt_tabular(rows, labels, ways=3, activation="relu", hidden=6, steps=0, seed=seed)
+    parameters = [parameter.numpy().copy() for parameter in start.network.parameters()]
     mean, deviation = X.mean(0), X.std(0)
     answer = adam_by_hand((X - mean) / deviation, Y, parameters, steps=12, lr=0.05)
     found = FewShotClassifier(activation="relu", hidden=6, steps=12, lr=0.05, random_state=5).fit(X, Y)
