@@ -29,7 +29,7 @@ def swap(
     preserve: bool = False,
     **options: Any,
 ) -> SwapReport:
-    """Replace activations in place, one new module per call site, and report every site.
+    """Replace activations in place, one new module per call site.
 
     Args:
         model: a network that is not wrapped: swap before `torch.compile` or `DataParallel`
@@ -51,10 +51,9 @@ def swap(
     """
     types = types_to_replace(from_, to)
     _check_swappable(model, activations.build(to, **options), to)
-    traced = TracedModel(model, types)
-    sites = call_sites(traced)
+    sites = call_sites(traced := TracedModel(model, types))
     chosen = _choose(model, types, sites, where)
-    # With one call of a module that several calls share, all its calls get places of their own.
+    # With one call of a shared module, all its calls get places of their own.
     slots = {site.slot for site in chosen if not site.by_module}
     blocks = list({id(site.block): site.block for site in sites if site.slot in slots}.values())
     for block in blocks:
@@ -63,8 +62,8 @@ def swap(
     folding = FoldingTargets(traced) if preserve else None
     new = [_new_activation(site, to, options, folding) for site in chosen]
     undo: list[OldModule | OldForward | OldWeight] = []
+    undo += [OldForward(block.path, current_forward(block.module)) for block in blocks]
     for block in blocks:
-        undo.append(OldForward(block.path, current_forward(block.module)))
         rewrite_block(block, sites, chosen)
     for site in sites:  # calls that stay as they are get the old module at their own place
         if site.slot in slots and site.module is not None and not any(site is other for other in chosen):

@@ -130,7 +130,7 @@ WRONG = [
     ({"input": {"image_size": 5}}, "tiny cannot take images of 3x5x5"),
     ({"network": {"model": "resnet81"}}, "unknown model 'resnet81'; did you mean 'resnet18'"),
     ({"network": {"weights": "no.pth"}}, "no weights file 'no.pth'"),
-    ({"network": {"head": "heat"}}, "--head heat: no linear layer"),
+    ({"network": {"head": "heat"}}, "`head` heat: no linear layer"),
     ({"network": {"activation": "maxout"}}, "'maxout' takes 2 inputs per output"),
     ({"training": {"augment": "affine"}}, "unknown augmentation 'affine'"),
 ]
