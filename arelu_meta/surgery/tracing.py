@@ -29,6 +29,7 @@ class _Tensor:
 
 
 TENSOR = _Tensor()
+_MODULE_DICTS = {name for name, value in vars(nn.Module()).items() if isinstance(value, dict)}
 # torch.fx patches nn.Module while it traces; traces of two threads that interleave would leave it patched.
 _ONE_TRACE = threading.Lock()
 
@@ -115,12 +116,12 @@ def expect(value: object, traced: object, name: str) -> None:
 
 def _trace_once(module: nn.Module, given: dict[str, Given], inline: frozenset[int]) -> tuple[fx.Graph, str | None]:
     """Trace in the present mode and undo what running `forward` left on the modules; give what it left, too."""
-    # Attributes, and those that are dicts (parameters, buffers, children) one level deeper.
-    snapshot = [
-        (live, dict(live))
-        for child in module.modules()
-        for live in (vars(child), *(value for value in vars(child).values() if isinstance(value, dict)))
-    ]
+    # Attributes, and those that are dicts one level deeper: parameters, buffers, children, caches.
+    snapshot = []
+    for child in module.modules():
+        snapshot.append((vars(child), dict(vars(child)), True))
+        dicts = ((name, value) for name, value in vars(child).items() if isinstance(value, dict))
+        snapshot += [(value, dict(value), name in _MODULE_DICTS) for name, value in dicts]
     states = (random.getstate(), torch.random.get_rng_state())
     try:
         with _ONE_TRACE:
@@ -131,10 +132,10 @@ def _trace_once(module: nn.Module, given: dict[str, Given], inline: frozenset[in
         raise UntraceableError(f"cannot be traced: {first_line(error).partition('. ')[0]}") from error
     finally:
         changed: list[str] = []
-        for live, old in snapshot:
+        for live, old, is_state in snapshot:
             keys = [key for key in {*live, *old} if live.get(key, TENSOR) is not old.get(key, TENSOR)]
             if keys:
-                changed.extend(map(str, keys))
+                changed.extend(keys if is_state else ())  # what is kept in a dict of its own is a cache
                 live.clear()
                 live.update(old)
     drawn = states[0] != random.getstate() or not torch.equal(states[1], torch.random.get_rng_state())
@@ -182,7 +183,9 @@ class _NoType:
         return type(self)
 
 
-class _Proxy(_NoType, fx.Proxy):
+class Proxy(_NoType, fx.Proxy):
+    """A tensor in a trace, or what is computed from one."""
+
     def __getattr__(self, k: str) -> fx.proxy.Attribute:
         return _Attribute(self, k)
 
@@ -192,7 +195,7 @@ class _Attribute(_NoType, fx.proxy.Attribute):
         return _Attribute(self, k)
 
 
-class _ConstantProxy(_Proxy):
+class _ConstantProxy(Proxy):
     """A proxy of a parameter or a buffer, whose shape is known and does not depend on the input."""
 
     def __init__(self, node: fx.Node, tracer: fx.Tracer, value: torch.Tensor) -> None:
@@ -224,7 +227,7 @@ class _BlockTracer(fx.Tracer):
         return id(m) not in self.inline
 
     def proxy(self, node: fx.Node) -> fx.Proxy:
-        return _Proxy(node, self)
+        return Proxy(node, self)
 
     def getattr(self, attr: str, attr_val: Any, parameter_proxy_cache: dict[str, Any]) -> Any:  # noqa: ARG002
         if isinstance(attr_val, torch.Tensor) and threading.get_ident() == self.thread:

@@ -11,7 +11,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from arelu_meta.errors import InputError
 from arelu_meta.surgery import swap
 from arelu_meta.surgery.tracing import TENSOR, UntraceableError, trace
 
@@ -131,7 +130,9 @@ def test_other_questions_and_calls_written_in_c_are_allowed():
     assert any(node.target is F.linear for node in graphs[True].nodes)
 
 
-def test_what_forward_keeps_in_a_dict_is_refused_and_taken_out_again():
+def test_what_forward_keeps_in_a_dict_is_taken_out_again():
+    """A cache would keep proxies; LeViT's attention has one."""
+
     class Caches(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -142,6 +143,5 @@ def test_what_forward_keeps_in_a_dict_is_refused_and_taken_out_again():
             return self.cache["last"]
 
     model = nn.Sequential(Caches())
-    with pytest.raises(InputError, match="stores last on itself"):
-        swap(model, "arelu")
+    swap(model, "arelu")
     assert model[0].cache == {}
