@@ -5,13 +5,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-<<<<<<< HEAD
 from arelu_meta import activations, backbones, learners
-from arelu_meta.backbones.widths import input_multiple
-=======
-from arelu_meta import activations, backbones
 from arelu_meta.backbones.conv_block import input_multiple
->>>>>>> 77fd356 (backbones: features and head stand once, the two ResNets share a file, parameters documented; no private torch classes)
 from arelu_meta.data.episodes import Episode
 from arelu_meta.learners.learner import Learner
 
