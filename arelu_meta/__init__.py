@@ -1,6 +1,13 @@
 """Which activation function lets a network adapt fastest, and is the difference real?
 
-Importing the package loads neither torch nor mlflow; its parts do when they are used.
+The names below are what a notebook starts from; each is loaded when it is first used, so that importing the package
+loads neither torch nor mlflow.
+
+    import arelu_meta
+
+    network = arelu_meta.swap(network, to="arelu")           # any network, another activation
+    result = arelu_meta.run(arelu_meta.ClassifySpec(...))    # train, test, track in MLflow
+    table = arelu_meta.results("maml_digits")                # the finished runs of a comparison, as a DataFrame
 """
 
 import importlib
@@ -13,9 +20,38 @@ __version__ = "0.1.0"
 os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # a research tool sends nothing home
 os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")  # a model here is a few small files
 
+_MODULES = {
+    "AReLU": "activations.arelu",
+    "ClassifySpec": "kinds.classify.spec",
+    "Episode": "data.episodes",
+    "EpisodeSampler": "data.episodes",
+    "Execution": "kinds.execution",
+    "FewShotClassifier": "estimators",
+    "FewShotSpec": "kinds.few_shot.spec",
+    "FineTuneClassifier": "estimators",
+    "FineTuneSpec": "kinds.finetune.spec",
+    "ImageSet": "data.imageset",
+    "InputError": "errors",
+    "RunError": "errors",
+    "SegmentSpec": "kinds.segment.spec",
+    "TransferSpec": "kinds.transfer.spec",
+    "curves": "comparison.results",
+    "load": "data",
+    "restore": "surgery",
+    "results": "comparison.results",
+    "run": "kinds.run",
+    "swap": "surgery",
+}
+__all__ = list(_MODULES)
+
 
 def __getattr__(name: str) -> Any:
-    """`arelu_meta.results("maml_digits")`: the finished runs of a comparison as a table; `curves`: over their steps."""
-    if name in ("results", "curves"):
-        return getattr(importlib.import_module("arelu_meta.comparison.results"), name)
-    raise AttributeError(f"module 'arelu_meta' has no attribute {name!r}")
+    """Load a public name from its module."""
+    if name not in _MODULES:
+        raise AttributeError(f"module 'arelu_meta' has no attribute {name!r}")
+    return getattr(importlib.import_module(f"arelu_meta.{_MODULES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    """List public names that are not loaded yet, for completion in notebooks."""
+    return sorted([*globals(), *__all__])

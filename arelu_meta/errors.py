@@ -1,6 +1,15 @@
-"""The one error that wrong input raises: a single line with the value and the remedy.
+"""Errors, each with a message of one line: the value, what is wrong with it, and the remedy.
 
-Commands print it and end with exit code 2; code that calls the library catches it as the `ValueError` it is.
+What to raise when:
+
+- `InputError`: an argument, a setting, a file or data is wrong, and the caller can put it right. It is a `ValueError`.
+- `StoreError`: the same, where it is the MLflow store that cannot be used.
+- `RunError`: the input was right and the run cannot go on. It is a `RuntimeError`.
+- `DivergedError`: the same, where the loss is no longer finite: a result when settings are compared.
+- `TypeError`: an argument of the wrong type, a mistake in code.
+
+A message names arguments in backquotes ("lower `queries`"); commands show those that are flags of theirs as flags
+(`console.command_line`), and end with exit code 2 for an `InputError`, with 1 for a `RunError`.
 """
 
 import difflib
@@ -15,6 +24,14 @@ class StoreError(InputError):
     """The MLflow store cannot be used: wrong input when a command begins, a store that is away in the middle of one."""
 
 
+class RunError(RuntimeError):
+    """A run cannot go on: a loss that is no longer finite, a store that went away."""
+
+
+class DivergedError(RunError):
+    """The loss is no longer finite. The same run would end so again: where settings are compared, this is an answer."""
+
+
 def suggestion(name: str, known: Iterable[str]) -> str:
     """Say which known name was meant, or list them when none is near.
 
@@ -27,7 +44,11 @@ def suggestion(name: str, known: Iterable[str]) -> str:
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> InputError:
-    """Build the error for a name that is not in a registry, a file or a set of flags."""
+    """Build the error for a name that is not in a registry, a file or a set of flags.
+
+    >>> unknown("activation", "arleu", ["relu", "arelu"])
+    InputError("unknown activation 'arleu'; did you mean 'arelu'?")
+    """
     return InputError(f"unknown {kind} {name!r}; {suggestion(name, known)}")
 
 
@@ -38,11 +59,3 @@ def first_line(error: BaseException) -> str:
     ("'name'", 'ValueError')
     """
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
-
-
-class RunError(RuntimeError):
-    """A run cannot go on: a loss that is no longer finite, a store that went away."""
-
-
-class DivergedError(RunError):
-    """The loss is no longer finite. The same run would end so again: where settings are compared, this is an answer."""

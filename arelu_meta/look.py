@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from arelu_meta.console import command_line
+from arelu_meta.errors import InputError
 
 
 def command(argv: Sequence[str] | None = None) -> None:
@@ -25,7 +26,6 @@ def command(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, default=Path("pictures"), help="folder of the files [pictures]")
     given = parser.parse_args(argv)
 
-    from arelu_meta.errors import InputError
     from arelu_meta.kinds.look import look_into
 
     if given.images < 1:

@@ -5,20 +5,41 @@ from torch import Tensor
 
 from arelu_meta.errors import InputError
 
+__all__ = ["accuracy", "confusion_matrix", "dice", "top_k_accuracy", "volume_dice"]
+
 
 def accuracy(logits: Tensor, labels: Tensor) -> Tensor:
-    """Share of rows whose largest logit is the label: (..., N, classes) and (..., N) -> (...).
+    """Share of rows whose largest logit is the label.
 
-    >>> accuracy(torch.tensor([[2.0, 1.0], [0.0, 1.0], [3.0, 0.0]]), torch.tensor([0, 1, 1])).item()
-    0.6666666865348816
+    Args:
+        logits: scores, (..., N, classes)
+        labels: class numbers, (..., N)
+
+    Returns:
+        Shares from 0 to 1, (...).
+
+    >>> logits = torch.tensor([[2.0, 1.0], [0.0, 1.0], [3.0, 0.0], [1.0, 0.0]])
+    >>> accuracy(logits, torch.tensor([0, 1, 1, 0])).item()
+    0.75
     """
     return (logits.argmax(-1) == labels).float().mean(-1)
 
 
 def top_k_accuracy(logits: Tensor, labels: Tensor, k: int) -> Tensor:
-    """Share of rows whose label is among the k largest logits: (..., N, classes) and (..., N) -> (...).
+    """Share of rows whose label is among the k largest logits.
 
-    >>> top_k_accuracy(torch.tensor([[3.0, 2.0, 1.0], [3.0, 2.0, 1.0]]), torch.tensor([1, 2]), 2).item()
+    Args:
+        logits: scores, (..., N, classes)
+        labels: class numbers, (..., N)
+        k: how many of the largest logits count
+
+    Returns:
+        Shares from 0 to 1, (...).
+
+    Raises:
+        InputError: `k` is below 1 or above the number of classes.
+
+    >>> top_k_accuracy(torch.tensor([[3.0, 2.0, 1.0], [3.0, 2.0, 1.0]]), torch.tensor([1, 2]), k=2).item()
     0.5
     """
     if not 1 <= k <= logits.shape[-1]:
@@ -27,9 +48,20 @@ def top_k_accuracy(logits: Tensor, labels: Tensor, k: int) -> Tensor:
 
 
 def confusion_matrix(labels: Tensor, predictions: Tensor, classes: int) -> Tensor:
-    """Count pairs of label (row) and prediction (column): twice (N,) -> (classes, classes).
+    """Count pairs of label and prediction.
 
-    >>> confusion_matrix(torch.tensor([0, 1, 1]), torch.tensor([0, 0, 1]), 2).tolist()
+    Args:
+        labels: true class numbers, (N,)
+        predictions: predicted class numbers, (N,)
+        classes: number of classes
+
+    Returns:
+        Counts, (classes, classes): labels in rows, predictions in columns.
+
+    Raises:
+        InputError: the shapes differ, or a number is negative or not below `classes`.
+
+    >>> confusion_matrix(torch.tensor([0, 1, 1]), torch.tensor([0, 0, 1]), classes=2).tolist()
     [[1, 0], [1, 1]]
     """
     if labels.shape != predictions.shape:
@@ -44,27 +76,46 @@ def confusion_matrix(labels: Tensor, predictions: Tensor, classes: int) -> Tenso
 
 
 def dice(prediction: Tensor, truth: Tensor) -> Tensor:
-    """Dice similarity coefficient 2 |P and T| / (|P| + |T|) of each item's masks: twice (N, ...) -> (N,).
+    """Dice similarity coefficient 2 |P and T| / (|P| + |T|) of each item's masks.
 
-    Masks are boolean or of integers, where all but zero is inside. Two empty masks agree: 1. One empty mask: 0, by the
-    formula.
+    Two empty masks agree: 1. One empty mask: 0, by the formula.
 
-    >>> dice(torch.tensor([[1, 1, 0], [0, 0, 0]]), torch.tensor([[0, 1, 0], [0, 0, 0]])).tolist()
-    [0.6666666865348816, 1.0]
+    Args:
+        prediction: masks, (N, ...), boolean or of integers, where all but zero is inside
+        truth: masks of the same shape
+
+    Returns:
+        Coefficients from 0 to 1, (N,).
+
+    Raises:
+        InputError: the shapes differ, or the masks are of floating point, such as logits.
+
+    >>> dice(torch.tensor([[1, 1, 1], [0, 0, 0]]), torch.tensor([[0, 1, 0], [0, 0, 0]])).tolist()
+    [0.5, 1.0]
     """
-    overlap, total = _overlap_and_total(prediction, truth)
-    return _ratio(overlap, total)
+    return _ratio(*_overlap_and_total(prediction, truth))
 
 
 def volume_dice(prediction: Tensor, truth: Tensor, groups: Tensor) -> dict[int, float]:
-    """Dice coefficient of each patient's volume: the slices (N, ...) with the same number in `groups` (N,) as one item.
+    """Dice coefficient of each patient's volume, all of its slices taken as one item.
 
     Not the mean over slices: a slice counts as much as it has pixels inside (Buda et al. 2019, arXiv 1906.03720). A
     patient without any pixel inside in either is 1.
 
-    >>> truth = torch.tensor([[1, 1], [0, 0], [0, 0]])
-    >>> volume_dice(torch.tensor([[1, 1], [1, 0], [0, 0]]), truth, torch.tensor([5, 5, 7]))
-    {5: 0.800000011920929, 7: 1.0}
+    Args:
+        prediction: masks of slices, (N, ...), boolean or of integers
+        truth: masks of the same shape
+        groups: the patient of each slice, (N,)
+
+    Returns:
+        Coefficients from 0 to 1 by patient.
+
+    Raises:
+        InputError: as `dice`, or `groups` is not of one number for each slice.
+
+    >>> truth = torch.tensor([[1, 0], [0, 0], [0, 0]])
+    >>> volume_dice(torch.tensor([[1, 1], [1, 0], [0, 0]]), truth, groups=torch.tensor([5, 5, 7]))
+    {5: 0.5, 7: 1.0}
     """
     if groups.shape != prediction.shape[:1]:
         raise InputError(f"groups {tuple(groups.shape)} do not name a patient for each of {len(prediction)} slices")

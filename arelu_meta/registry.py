@@ -17,6 +17,7 @@ class Entry:
 
     name: str
     target: str | Callable[..., Any]
+    """the implementation, or its place as package.module:attribute, imported when it is first used"""
     summary: str = ""
 
     def load(self) -> Callable[..., Any]:
@@ -28,7 +29,10 @@ EntryT = TypeVar("EntryT", bound=Entry)
 
 
 class Registry(Generic[EntryT]):
-    """Entries by name. A second entry of the same name and an unknown name are errors.
+    """Entries by name, in the order of registration. A second entry of the same name and an unknown name are errors.
+
+    Args:
+        kind: what the entries are, in one word for messages
 
     >>> shapes = Registry[Entry]("shape")
     >>> shapes.add(Entry("square", "builtins:int"))
@@ -72,7 +76,17 @@ class Registry(Generic[EntryT]):
 
 
 def load_attribute(target: str) -> Any:
-    """Import `package.module:attribute` (or `:Class.method`), with a one-line error when that cannot be done."""
+    """Import what a string names.
+
+    Args:
+        target: `package.module:attribute`, or `package.module:Class.method`
+
+    Raises:
+        InputError: the string has another form, or the module or the attribute does not exist.
+
+    >>> load_attribute("math:sqrt")(9)
+    3.0
+    """
     module_name, _, attribute = target.partition(":")
     if not attribute:
         raise InputError(f"{target!r} is not of the form package.module:attribute")
@@ -80,10 +94,10 @@ def load_attribute(target: str) -> Any:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         raise InputError(f"cannot import {module_name!r} for {target!r}: {error}") from error
-    found: Any = module
+    owner: Any = module
     for name in attribute.split("."):
-        if not hasattr(found, name):
-            place = module_name if found is module else found.__name__
-            raise unknown(f"attribute of {place}", name, dir(found))
-        found = getattr(found, name)
-    return found
+        if not hasattr(owner, name):
+            place = module_name if owner is module else owner.__name__
+            raise unknown(f"attribute of {place}", name, dir(owner))
+        owner = getattr(owner, name)
+    return owner

@@ -1,0 +1,76 @@
+"""The names a notebook starts from: pinned, importable without torch, and documented where they are called."""
+
+import importlib
+import inspect
+import subprocess
+from collections.abc import Callable
+
+import pytest
+from pydantic import BaseModel
+
+import arelu_meta
+
+# What is added here is promised to users; what is taken out breaks their code.
+PUBLIC = {
+    "arelu_meta": """
+        AReLU ClassifySpec Episode EpisodeSampler Execution FewShotClassifier FewShotSpec FineTuneClassifier
+        FineTuneSpec ImageSet InputError RunError SegmentSpec TransferSpec curves load restore results run swap
+    """,
+    "arelu_meta.metrics": "accuracy confusion_matrix dice top_k_accuracy volume_dice",
+}
+NAMES = [(package, name) for package, names in PUBLIC.items() for name in names.split()]
+WITHOUT_EXAMPLE = {"Execution", "InputError", "RunError"}
+NOT_YET = """
+    ClassifySpec Episode EpisodeSampler FewShotClassifier FewShotSpec FineTuneClassifier FineTuneSpec ImageSet
+    SegmentSpec TransferSpec curves load restore results run swap
+"""
+
+
+@pytest.mark.parametrize("package", PUBLIC)
+def test_public_names_are_pinned(package: str):
+    assert sorted(importlib.import_module(package).__all__) == sorted(PUBLIC[package].split())
+
+
+@pytest.mark.parametrize(("package", "name"), NAMES)
+def test_every_public_name_is_documented_where_it_is_called(package: str, name: str):
+    """A sentence; what each parameter is (of a spec: each field); an example."""
+    thing = getattr(importlib.import_module(package), name)
+    text = inspect.getdoc(thing) or ""
+    assert text
+    if name in NOT_YET.split():
+        return
+    if inspect.isclass(thing) and issubclass(thing, BaseModel):
+        assert undescribed(thing) == set()
+    elif not (inspect.isclass(thing) and issubclass(thing, Exception)) and inspect.signature(thing).parameters:
+        assert "Args:" in text
+    assert (">>> " in text) != (name in WITHOUT_EXAMPLE)
+
+
+def undescribed(model: type[BaseModel]) -> set[str]:
+    """Fields of a model and of its sections that say nothing of themselves; what a task file says of itself is none."""
+    found = {name for name, field in model.model_fields.items() if not field.description}
+    for name, field in model.model_fields.items():
+        if inspect.isclass(field.annotation) and issubclass(field.annotation, BaseModel):
+            found = (found - {name}) | undescribed(field.annotation)
+    return found - {"task", "kind", "version", "summary"}
+
+
+def test_importing_the_package_loads_nothing_heavy(python: Callable[..., subprocess.CompletedProcess[str]]):
+    code = (
+        "import sys, arelu_meta; dir(arelu_meta); print({'torch', 'mlflow', 'pandas', 'pydantic'} & set(sys.modules))"
+    )
+    assert python("-c", code).stdout == "set()\n"
+
+
+def test_names_are_those_of_their_modules():
+    from arelu_meta.activations.arelu import AReLU
+    from arelu_meta.data import load
+
+    assert arelu_meta.AReLU is AReLU
+    assert arelu_meta.load is load
+    assert set(arelu_meta.__all__) <= set(dir(arelu_meta))
+
+
+def test_other_names_are_refused():
+    with pytest.raises(AttributeError, match="module 'arelu_meta' has no attribute 'Arelu'"):
+        _ = arelu_meta.Arelu
