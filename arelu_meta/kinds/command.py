@@ -5,7 +5,8 @@ Nothing here imports torch before the flags are read.
 
 import sys
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from arelu_meta import kinds
 from arelu_meta.console import catalog, command_line
@@ -71,23 +72,9 @@ def read_flags(
         What is run, and how.
     """
     arguments = [with_dashes(argument) for argument in (sys.argv[1:] if argv is None else argv)]
-    first = command_line.Parser(add_help=False, allow_abbrev=False)
-    first.add_argument("--task")
-    task = first.parse_known_args(arguments)[0].task
-    flags = [argument.partition("=")[0] for argument in arguments]
-    kind = next((other for flag, other in (kind_by_flag or {}).items() if flag in flags), kind)
-    entry = kinds.entry(kind)
-    values = catalog.read("task", task or entry.task)
-    where = str(catalog.find("task", task or entry.task))
-    named = values.get("kind", kind)
-    if named not in kinds.names():
-        raise InputError(f"{where}: {unknown('kind', str(named), kinds.names())}")
-    if kinds.entry(named).command != entry.command:
-        right = f"python -m arelu_meta.{kinds.entry(named).command}"
-        raise InputError(f"task {values['task']!r} is of kind {named!r}; run it with {right}")
-    entry = kinds.entry(named)
-    defaults = validated(entry.spec_class, values, where)
-
+    path, values = _read_task(kind, arguments, kind_by_flag or {})
+    entry = kinds.entry(values["kind"])
+    defaults = validated(entry.spec_class, values, str(path))
     parser = command_line.Parser(
         prog=f"python -m arelu_meta.{command or entry.command}",
         description=description or _description(entry, kind_by_flag or {}),
@@ -102,6 +89,24 @@ def read_flags(
         raise InputError(f"unknown flag {rest[0]!r}; {suggestion(rest[0], parser.flags())}")
     del given.task  # in a spec, the name of the file
     return from_flags(entry.spec_class, given, values), from_flags(entry.execution_class, given)
+
+
+def _read_task(kind: str, arguments: Sequence[str], kind_by_flag: Mapping[str, str]) -> tuple[Path, dict[str, Any]]:
+    """Find and read the task file that the flags name, or that of the kind they call for; its kind is checked."""
+    parser = command_line.Parser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--task")
+    task = parser.parse_known_args(arguments)[0].task
+    flags = [argument.partition("=")[0] for argument in arguments]
+    kind = next((other for flag, other in kind_by_flag.items() if flag in flags), kind)
+    path = catalog.find("task", task or kinds.entry(kind).task)
+    values = {"kind": kind, **catalog.read("task", task or kinds.entry(kind).task)}
+    if values["kind"] not in kinds.names():
+        raise InputError(f"{path}: {unknown('kind', str(values['kind']), kinds.names())}")
+    named = kinds.entry(values["kind"])
+    if named.command != kinds.entry(kind).command:
+        right = f"python -m arelu_meta.{named.command}"
+        raise InputError(f"task {values['task']!r} is of kind {named.name!r}; run it with {right}")
+    return path, values
 
 
 def _description(entry: "Kind", kind_by_flag: Mapping[str, str]) -> str:
