@@ -5,7 +5,6 @@ python -m arelu_meta.bench all --json
 """
 
 import argparse
-import json
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -36,7 +35,7 @@ def command(argv: Sequence[str] | None = None) -> None:
     names = benchmarks.names() if "all" in options.names else options.names
     chosen = [benchmarks.entry(name) for name in names]
 
-    from arelu_meta.benchmarks.report import log_reports, machine_facts
+    from arelu_meta.benchmarks.report import as_json, log_reports, machine_facts
     from arelu_meta.benchmarks.timing import load_warning, profiling
 
     if warning := load_warning():
@@ -54,7 +53,7 @@ def command(argv: Sequence[str] | None = None) -> None:
                 profiles.clear()
     finally:  # minutes of measuring are not lost to what comes after them
         if options.json and reports:
-            sys.stdout.write(json.dumps([report.plain() for report in reports], indent=2) + "\n")
+            sys.stdout.write(as_json(reports) + "\n")
         if options.track and reports:
             sys.stderr.write(f"MLflow run {log_reports(reports, machine_facts())}\n")
 

@@ -7,7 +7,6 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -47,10 +46,6 @@ class BenchReport:
         cells = [(row.name, f"{1000 * row.seconds:.3f}", f"{row.ratio:.2f}", row.note) for row in self.rows]
         return f"{self.title}\n{text_table(('', 'ms', _RATIOS[self.of], ''), cells)}"
 
-    def plain(self) -> dict[str, Any]:
-        """Give plain values for JSON."""
-        return asdict(self)
-
     def metrics(self) -> dict[str, float]:
         """Seconds and ratio of every row, by names that MLflow takes.
 
@@ -62,6 +57,15 @@ class BenchReport:
             name = "/".join(re.sub(r"[^\w\-. ]", "", text)[:100] for text in (self.title, row.name))
             figures |= {f"{name}/seconds": row.seconds, f"{name}/ratio": row.ratio}
         return figures
+
+
+def as_json(reports: Sequence[BenchReport]) -> str:
+    """Give all figures as JSON.
+
+    >>> as_json([BenchReport("title", [Row("ours", 0.5, 1.0)])])[:24]
+    '[\\n  {\\n    "title": "title'
+    """
+    return json.dumps([asdict(report) for report in reports], indent=2)
 
 
 def timing_rows(timings: Sequence[Timing]) -> list[Row]:
@@ -94,6 +98,6 @@ def log_reports(reports: Sequence[BenchReport], tags: Mapping[str, str], *, expe
 
     with open_run(experiment, name="bench", tags=tags) as tracker:
         tracker.log_metrics({key: value for report in reports for key, value in report.metrics().items()})
-        tracker.log_text(json.dumps([report.plain() for report in reports], indent=2), "bench.json")
+        tracker.log_text(as_json(reports), "bench.json")
         tracker.log_text("\n\n".join(report.text() for report in reports) + "\n", "bench.txt")
     return tracker.run_id

@@ -94,11 +94,13 @@ def _profile(name: str, function: Callable[[], object]) -> str:
     return f"profile of {name}, one call\n{text_table(('operator', 'ms', 'share', 'calls'), rows)}"
 
 
+@dataclass
 class MethodClock:
     """Seconds inside the methods of a class and their calls; a method that calls another one is counted once."""
 
-    def __init__(self) -> None:
-        self.seconds, self.calls, self._depth = 0.0, 0, 0
+    seconds: float = 0.0
+    calls: int = 0
+    _depth: int = 0
 
     @contextmanager
     def timing(self, cls: type, names: Sequence[str]) -> Iterator[None]:

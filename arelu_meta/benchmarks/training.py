@@ -116,9 +116,6 @@ def loader_like(batches: Batches, images: ImageSet, *transform: Callable[[Any], 
         def __iter__(self) -> Iterator[list[int]]:
             return (numbers.tolist() for numbers in batches.orders())
 
-        def __len__(self) -> int:
-            return len(batches)
-
     return DataLoader(
         Pictures(images, *transform), batch_sampler=SameOrder(), num_workers=WORKERS, persistent_workers=True
     )

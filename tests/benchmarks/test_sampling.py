@@ -48,7 +48,6 @@ def test_without_mnist_the_sampler_runs_on_the_bundled_digits():
     assert (ours.name, ours.ratio) == ("arelu_meta", 1.0)
     assert theirs.name == "learn2learn Taskset"
     assert theirs.ratio == pytest.approx(theirs.seconds / ours.seconds)
-    assert report.plain()["rows"][1]["ratio"] == theirs.ratio
     assert f"{1000 * ours.seconds:.3f}" in report.text()
 
 
