@@ -5,9 +5,9 @@ loads neither torch nor mlflow.
 
     import arelu_meta
 
-    network = arelu_meta.swap(network, to="arelu")           # any network, another activation
-    result = arelu_meta.run(arelu_meta.ClassifySpec(...))    # train, test, track in MLflow
-    table = arelu_meta.results("maml_digits")                # the finished runs of a comparison, as a DataFrame
+    report = arelu_meta.swap(network, to="arelu")           # any network, another activation, in place
+    result = arelu_meta.run(arelu_meta.ClassifySpec(...))   # train, test, track in MLflow
+    table = arelu_meta.results("maml_digits")               # the finished runs of a comparison, as a DataFrame
 """
 
 import importlib
