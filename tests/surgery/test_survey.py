@@ -8,7 +8,6 @@ import torch
 import torch.nn.functional as F
 from torch.overrides import TorchFunctionMode
 
-from arelu_meta import survey as survey_command
 from arelu_meta.errors import InputError
 from arelu_meta.surgery import restore, survey, swap
 from tests.surgery.counting import count_calls, count_kernels
@@ -135,13 +134,3 @@ def test_what_is_folded_follows_the_published_layout():
     folded = [site.folded_into for site in report.sites if site.folded_into]
     assert folded == [f"layer{stage}.{block}.conv2" for stage in range(1, 5) for block in range(2)] + ["fc"]
     assert len(report.sites) == 17
-
-
-def test_the_command_writes_the_table(capsys: pytest.CaptureFixture[str]):
-    assert survey_command.main(["alexnet", "timm/vgg11"]) == 0
-    text = capsys.readouterr().out
-    assert "1 of 2 networks swapped, 1 refused" in text
-    assert "| alexnet | 7 | 0 | |" in text
-    assert "| timm/vgg11 | | | pre_logits cannot be traced" in text
-    assert survey_command.main(["alexnett"]) == 2
-    assert "unknown network 'alexnett'; did you mean 'alexnet'?" in capsys.readouterr().err
