@@ -94,7 +94,11 @@ def write_report(report: Report, folder: Path) -> list[Path]:
 def report_metrics(report: Report) -> dict[str, float]:
     """Numbers by name for the parent run: `arelu/test/accuracy_mean`, `arelu/lr_0.01/...`, `arelu/matched/...`.
 
-    Only numbers that exist are there: one seed has a mean and an `_n`, but no interval.
+    Args:
+        report: From `make_report`.
+
+    Returns:
+        Numbers that exist, by names that MLflow takes: one seed has a mean and an `_n`, but no interval.
     """
     named: dict[str, float] = {}
     for comparison in (*report.analysis.matched, *report.analysis.fixed):
@@ -120,7 +124,14 @@ def _metric_name(name: str) -> str:
 
 
 def report_summary(report: Report) -> str:
-    """The verdict, the primary tables and what limits them, for the terminal."""
+    """The verdict, the primary tables and what limits them, for the terminal.
+
+    Args:
+        report: From `make_report`.
+
+    Returns:
+        Lines of text, without a newline at the end.
+    """
     banner = [report.banner] if report.banner else []
     lines = [report.title, *banner, ""]
     for verdict in report.verdicts:
