@@ -31,8 +31,26 @@ QUERIES_AT_ONCE = 512
 
 
 class FewShotModel:
-    """A learner with the channel statistics it was trained on. Images are (N, C, H, W) of uint8, or of floats
-    in [0, 1].
+    """A meta-trained learner with the channel statistics it was trained on.
+
+    Images are (N, C, H, W), channels first, of uint8 (0 to 255) or of floats in [0, 1]; they are normalised here.
+
+    Args:
+        spec: settings of the run that trained it.
+        learner: the learner; its network may be on any device.
+        channels: colour channels C of the images.
+        image_size: height and width of the images.
+        mean: mean of each channel of pixels in [0, 1]; empty: no normalisation.
+        std: standard deviation of each channel.
+
+    Example:
+        >>> spec = FewShotSpec(task="tiny", data={"dataset": "digits"}, episode={"ways": 3})
+        >>> learner = build_learner(spec, 1, (28, 28))
+        >>> model = FewShotModel(spec, learner, channels=1, image_size=(28, 28), mean=(), std=())
+        >>> support_x, support_y = torch.rand(6, 1, 28, 28), torch.tensor([0, 0, 1, 1, 2, 2])
+        >>> model.probabilities(support_x, support_y, torch.rand(4, 1, 28, 28)).shape
+        torch.Size([4, 3])
+
     """
 
     def __init__(
@@ -56,26 +74,48 @@ class FewShotModel:
     def adapt(
         self, support_x: Tensor, support_y: Tensor, *, steps: int | None = None, lr: float | None = None
     ) -> "AdaptedModel":
-        """Adapt to the support, (N, C, H, W) with labels 0..ways-1, once for any number of queries.
+        """Adapt to the support once, for any number of queries.
 
-        `steps` and `lr` replace those of the training, for methods that adapt by gradient.
+        Args:
+            support_x: support images, (N, C, H, W).
+            support_y: their labels, 0 to ways - 1, (N,).
+            steps: gradient steps instead of those of the training.
+            lr: inner learning rate instead of that of the training.
+
+        Returns:
+            A model that answers queries without adapting again.
+
+        Raises:
+            InputError: images or labels do not fit, the support has more classes than the head, or the method does not
+                adapt by gradient and `steps` or `lr` is given.
+
         """
         ways = _count_ways(support_x, support_y)
         if ways > self.spec.episode.ways and isinstance(self.learner, GradientLearner):
             raise InputError(
                 f"the support has {ways} classes, but the network's head was trained for {self.spec.episode.ways}; "
-                f"train with --ways {ways}, or with --method protonet, which takes any number"
+                f"train with `ways` {ways}, or with `method` protonet, which takes any number"
             )
-        support = self.prepared(support_x)
+        support = self.prepare(support_x)
         self.learner.network.eval()
         adapted = self.learner.adapt(support, support_y.long().to(support.device), steps=steps, lr=lr)
         return AdaptedModel(self, adapted, ways)
 
     def probabilities(self, support_x: Tensor, support_y: Tensor, query_x: Tensor) -> Tensor:
-        """Adapt to the support, (N, C, H, W) with labels 0..ways-1, and answer the query: (queries, ways)."""
+        """Adapt to the support and answer the queries.
+
+        Args:
+            support_x: support images, (N, C, H, W).
+            support_y: their labels, 0 to ways - 1, (N,).
+            query_x: query images, (Q, C, H, W).
+
+        Returns:
+            Probabilities on the CPU, (Q, ways).
+
+        """
         return self.adapt(support_x, support_y).probabilities(query_x)
 
-    def prepared(self, images: Tensor) -> Tensor:
+    def prepare(self, images: Tensor) -> Tensor:
         """Check images, (N, C, H, W) of uint8 or of floats in [0, 1], and normalise them as in training."""
         expected = (self.channels, *self.image_size)
         if images.dim() != 4 or tuple(images.shape[1:]) != expected:
@@ -88,7 +128,7 @@ class FewShotModel:
         return (pixels - mean) / std
 
     def save(self, folder: Path) -> None:
-        """Write the model into a folder."""
+        """Write the model into a folder: `spec.json`, `images.json` and `weights.safetensors`, no pickle."""
         from arelu_meta.store import models  # brings MLflow: two seconds that using a model need not wait
 
         folder.mkdir(parents=True, exist_ok=True)
@@ -101,7 +141,18 @@ class FewShotModel:
 
     @classmethod
     def load(cls, source: str | Path) -> "FewShotModel":
-        """Read a model from a folder, an MLflow run's id or an MLflow model URI (`models:/...`, `runs:/...`)."""
+        """Read a model.
+
+        Args:
+            source: a folder that `save` wrote, an MLflow run's id, or an MLflow model URI (`models:/...`, `runs:/...`).
+
+        Returns:
+            The model, its network on the CPU.
+
+        Raises:
+            InputError: there is nothing of that name, or it is no few-shot model.
+
+        """
         from arelu_meta.store import models
 
         stored = models.open_model(source)
@@ -134,12 +185,12 @@ class AdaptedModel:
 
     @torch.no_grad()
     def probabilities(self, query_x: Tensor) -> Tensor:
-        """Answer queries, (queries, C, H, W), with probabilities, (queries, ways) on the CPU."""
-        query = self.model.prepared(query_x)
+        """Answer query images, (Q, C, H, W), with probabilities on the CPU, (Q, ways)."""
+        query = self.model.prepare(query_x)
         self.model.learner.network.eval()
-        # Queries that see each other must stay together; the others go in parts, so that memory stays bounded.
-        parts = [query] if self.model.transductive else query.split(QUERIES_AT_ONCE)
-        logits = torch.cat([self.adapted.logits(part) for part in parts])
+        # Queries that see each other must stay together; the others go in chunks, so that memory stays bounded.
+        chunks = [query] if self.model.transductive else query.split(QUERIES_AT_ONCE)
+        logits = torch.cat([self.adapted.logits(chunk) for chunk in chunks])
         return logits[:, : self.ways].softmax(-1).cpu()
 
 
