@@ -5,7 +5,6 @@ import shutil
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -13,8 +12,6 @@ from safetensors.torch import load_file
 from arelu_meta.export import main
 from arelu_meta.kinds.finetune.run import prepare
 from arelu_meta.kinds.run import run
-from arelu_meta.store import formats, models
-from arelu_meta.store.models import download_model
 from tests.supervised_runs import finetune_spec
 from tests.tiny_runs import MLFLOW_WARNINGS
 
@@ -62,61 +59,6 @@ def test_safetensors(trained, images, capsys):
     assert declared["mean"] == list(images[1].test.mean)
     assert declared["class_names"] == [str(digit) for digit in range(10)]
     assert "each equal to the graph's" in capsys.readouterr().out
-
-
-def test_torch_export_takes_any_number_of_images(trained, images, capsys):
-    assert main([f"runs:/{trained.run_id}/model", "--to", "torch_export", "--output", "out"]) == 0
-    reloaded = torch.export.load("out/network.pt2").module()
-    torch.testing.assert_close(reloaded(images[0]), logits(trained.network, images[0]), rtol=1e-5, atol=1e-5)
-    assert "differs by 0 of the largest output" in capsys.readouterr().out
-
-
-def test_two_networks_in_one_folder_are_not_mixed(trained, capsys):
-    """Formats of one network stand beside each other; those of another would go with the wrong inputs.json."""
-    assert main([trained.run_id, "--output", "out"]) == 0
-    assert main([trained.run_id, "--to", "torch_export", "--output", "out"]) == 0
-    declared = Path("out/inputs.json")
-    declared.write_text(declared.read_text().replace(trained.run_id, "0" * 32))
-    before = {path: path.read_bytes() for path in Path("out").iterdir()}
-    assert main([trained.run_id, "--output", "out"]) == 2
-    assert f"out holds another network (runs:/{'0' * 32}/model); choose another" in capsys.readouterr().err
-    assert {path: path.read_bytes() for path in Path("out").iterdir()} == before
-
-
-def test_onnx(trained, images, capsys):
-    runtime = pytest.importorskip("onnxruntime")
-    pytest.importorskip("onnxscript")
-    assert main([trained.run_id, "--to", "onnx", "--output", "out"]) == 0
-    session = runtime.InferenceSession("out/network.onnx", providers=["CPUExecutionProvider"])
-    (found,) = session.run(None, {session.get_inputs()[0].name: images[0].numpy()})
-    np.testing.assert_allclose(found, logits(trained.network, images[0]).numpy(), rtol=1e-4, atol=1e-5)
-    assert "out/network.onnx: read again" in capsys.readouterr().out
-
-
-def test_what_computes_something_else_is_not_passed_over(trained, monkeypatch, capsys):
-    monkeypatch.setattr(formats, "TOLERANCE", -1.0)
-    assert main([trained.run_id, "--to", "torch_export", "--output", "out"]) == 1
-    assert "network.pt2 computes something else" in capsys.readouterr().err
-
-
-def test_without_the_packages_of_onnx(trained, monkeypatch, capsys):
-    monkeypatch.setattr(formats.importlib.util, "find_spec", lambda name: None if name == "onnxscript" else object())
-    assert main([trained.run_id, "--to", "onnx", "--output", "out"]) == 2
-    assert capsys.readouterr().err == "error: ONNX needs the package onnxscript; pip install 'arelu-meta[onnx]'\n"
-
-
-def test_an_archive_with_code_in_it_is_refused(trained, tmp_path, monkeypatch, capsys):
-    """The weights' record replaced by a pickle: MLflow's look at the archive finds it before torch opens it."""
-    copy = tmp_path / "model"
-    shutil.copytree(download_model(f"runs:/{trained.run_id}/model"), copy)
-    (copy / "data" / "model.pt2").write_bytes(b"cbuiltins\nprint\n(S'sprung'\ntR.")
-    monkeypatch.setattr(models, "download_model", lambda _uri: copy)
-    monkeypatch.delenv("MLFLOW_ALLOW_PICKLE_DESERIALIZATION", raising=False)
-    assert main([trained.run_id]) == 2
-    captured = capsys.readouterr()
-    assert "is refused: " in captured.err
-    assert captured.err.count("\n") == 1
-    assert "sprung" not in captured.out
 
 
 @pytest.mark.parametrize(
