@@ -35,10 +35,10 @@ _MODULES = {
     "RunError": "errors",
     "SegmentSpec": "kinds.segment.spec",
     "TransferSpec": "kinds.transfer.spec",
-    "curves": "comparison.results",
+    "curves": "comparison.collect",
     "load": "data",
     "restore": "surgery",
-    "results": "comparison.results",
+    "results": "comparison.collect",
     "run": "kinds.run",
     "swap": "surgery",
 }

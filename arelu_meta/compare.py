@@ -3,24 +3,27 @@
 python -m arelu_meta.compare maml_digits --workers 2
 python -m arelu_meta.compare gain_controls --only activation=relu,arelu --seeds 0-1
 python -m arelu_meta.compare my_experiment.toml --dry-run
+python -m arelu_meta.compare my_experiment.toml --shard 2/8
 """
 
-import argparse
 import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from arelu_meta.comparison.cells import Cell, expand, parse_only, parse_shard, shard_of
 from arelu_meta.comparison.experiment import Experiment, read_experiment, read_published
-from arelu_meta.comparison.grid import Cell, expand
-from arelu_meta.comparison.on_ray import RayCluster, check_ray
-from arelu_meta.comparison.pool import Pool, share_of_cores
-from arelu_meta.comparison.selection import read_only
+from arelu_meta.comparison.pool import Pool
+from arelu_meta.comparison.ray import RayCluster
 from arelu_meta.console import catalog, command_line
 from arelu_meta.console.flags import FLAGS, validated
 from arelu_meta.console.tables import text_table
-from arelu_meta.errors import InputError, RunError, first_line
-from arelu_meta.kinds.execution import MOST_THREADS, Execution, seed_numbers
+from arelu_meta.errors import RunError
+from arelu_meta.kinds.execution import Execution, seed_numbers
+
+if TYPE_CHECKING:
+    from arelu_meta.comparison.runner import Plan
 
 
 def command(argv: Sequence[str] | None = None) -> None:
@@ -28,27 +31,39 @@ def command(argv: Sequence[str] | None = None) -> None:
     given = _parser().parse_args(argv)
     experiment = read_experiment(given.experiment)
     seeds = tuple(seed_numbers(given.seeds)) if given.seeds else None
-    cells = expand(experiment, only=read_only(given.only), seeds=seeds, budget=given.budget)
+    cells = expand(experiment, only=parse_only(given.only), seeds=seeds, budget=given.budget)
+    shard = parse_shard(given.shard) if given.shard else None
+    own = shard_of(cells, shard) if shard else cells
     published = read_published(experiment, given.experiment)
     root = str(Path(given.data_root).resolve()) if given.data_root else ""
     execution = validated(Execution, {"device": given.device, "data_root": root}, FLAGS)
-    if given.workers < 1:
-        raise InputError(f"--workers {given.workers} must be at least 1")
-    if not 0 <= given.threads <= MOST_THREADS:
-        raise InputError(f"--threads {given.threads} must be at least 0 and at most {MOST_THREADS}")
-    if given.cpus <= 0 or given.gpus < 0:
-        raise InputError(f"--cpus {given.cpus:g} must be above 0, and --gpus {given.gpus:g} at least 0")
     if given.device not in ("auto", "cpu") and given.on == "local":
         from arelu_meta.runtime.hardware import resolve_device
 
         resolve_device(given.device)
+    workers: Pool | RayCluster
+    most = min(given.workers, max(1, len(own)))
     if given.on == "ray":
-        check_ray()
+        workers = RayCluster(cpus=given.cpus, gpus=given.gpus, workers=most, threads=given.threads)
+    else:
+        workers = Pool(most, given.threads)
     if given.dry_run:
-        sys.stdout.write(_listing(experiment, cells) + "\n")
+        sys.stdout.write(_listing(experiment, own) + "\n")
         return
     words = sys.argv[1:] if argv is None else argv
-    _compare(given, experiment, cells, published, execution, shlex.join(["python", "-m", "arelu_meta.compare", *words]))
+    from arelu_meta.comparison.runner import Plan
+
+    plan = Plan(
+        experiment=experiment,
+        cells=cells,
+        shard=shard,
+        budget=given.budget,
+        published=published,
+        execution=execution,
+        any_version=given.any_version,
+        command=shlex.join(["python", "-m", "arelu_meta.compare", *words]),
+    )
+    _run_and_print(plan, workers)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -71,10 +86,13 @@ def _parser() -> command_line.Parser:
     parser.add_argument("--dry-run", action="store_true", help="list the cells and run none")
     parser.add_argument("--only", nargs="+", default=[], metavar="AXIS=VALUE,VALUE", help="values of an axis to run")
     parser.add_argument("--seeds", metavar="0-4", help="seeds in place of the file's")
+    parser.add_argument(
+        "--shard", metavar="2/8", help="run this share of the cells alone, for job arrays; the last shard reports"
+    )
     parser.add_argument("--budget", type=float, default=1.0, help="share of the full training [1]")
     parser.add_argument("--device", default="auto", help="device of the cells [auto]")
     parser.add_argument("--data-root", default="", help="folder of the published data sets")
-    parser.add_argument("--any-version", action="store_true", help="go on with results of another package version")
+    parser.add_argument("--any-version", action="store_true", help="accept results of another package version")
     return parser
 
 
@@ -89,54 +107,27 @@ def _listing(experiment: Experiment, cells: Sequence[Cell]) -> str:
     return f"{head}\n{text_table((*experiment.axes, 'seed', 'identity'), rows)}"
 
 
-def _compare(
-    given: argparse.Namespace,
-    experiment: Experiment,
-    cells: Sequence[Cell],
-    published: list[dict[str, str]],
-    execution: Execution,
-    words: str,
-) -> None:
-    from mlflow.exceptions import MlflowException
-
-    from arelu_meta.comparison.runner import Plan, compare
+def _run_and_print(plan: "Plan", workers: Pool | RayCluster) -> None:
+    """Run a plan, print what came of it, and fail where cells that were to be run have no result."""
+    from arelu_meta.comparison.runner import run_plan
     from arelu_meta.kinds.result_text import block, where_to_look
     from arelu_meta.reporting import report_summary
     from arelu_meta.store.connection import store_uri
 
-    workers = min(given.workers, len(cells))
-    pool: Pool | RayCluster
-    if given.on == "ray":
-        threads = given.threads or max(1, int(given.cpus))
-        pool = RayCluster(cpus=given.cpus, gpus=given.gpus, workers=workers, threads=threads)
+    done = run_plan(plan, workers)
+    where = where_to_look(done.parent.run_id, done.parent.experiment_id, store_uri())
+    if done.report is None:
+        lines = "\n".join(f"  {line}" for line in done.missing)
+        text = f"{len(plan.cells) - len(done.missing)} of {len(plan.cells)} cells have a result; missing:\n{lines}\n"
+        text += "the report follows when all shards are done: the last one writes it, or this command without --shard"
     else:
-        pool = Pool(workers, given.threads or share_of_cores(workers))
-    plan = Plan(
-        experiment=experiment,
-        cells=cells,
-        budget=given.budget,
-        published=published,
-        execution=execution,
-        any_version=given.any_version,
-        command=words,
-    )
-    try:
-        done = compare(plan, pool)
-    except KeyboardInterrupt:
-        sys.stderr.write(f"to go on where it stopped: {words}\n")
-        raise
-    except (MlflowException, OSError) as error:
-        raise RunError(
-            f"the store or the disk failed: {first_line(error)}; to go on where it stopped: {words}"
-        ) from error
-    places = [("report", f"{done.folder}/"), *where_to_look(done.record.run_id, done.record.experiment_id, store_uri())]
-    said = "no cell has finished" if done.findings.runs.empty else report_summary(done.report)
-    sys.stdout.write(f"{said}\n\n{block('where it is', places)}\n")
-    missing = len(done.findings.missing)
+        text = "no cell has finished" if done.report.analysis.findings.runs.empty else report_summary(done.report)
+        where = [("report", f"{done.folder}/"), *where]
+    sys.stdout.write(f"{text}\n\n{block('where it is', where)}\n")
+    missing = len(done.own_missing)
     if missing:
-        raise RunError(
-            f"{missing} of {len(cells)} cells {'has' if missing == 1 else 'have'} no result; to try again: {words}"
-        )
+        verb, total = "has" if missing == 1 else "have", len(plan.own_cells)
+        raise RunError(f"{missing} of {total} cells {verb} no result; to retry: {plan.command}")
 
 
 if __name__ == "__main__":

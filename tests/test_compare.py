@@ -15,7 +15,7 @@ from mlflow.exceptions import MlflowException
 
 from arelu_meta import __version__
 from arelu_meta.compare import main
-from arelu_meta.comparison.results import results
+from arelu_meta.comparison.collect import results
 from arelu_meta.errors import InputError
 from tests.comparison import tiny
 
@@ -72,7 +72,8 @@ def test_dry_run_lists_the_cells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         (('"arelu"]', '"arleu"]'), "unknown activation 'arleu'; did you mean 'arelu'?"),
         (("inner_steps", "inner_step"), "unknown key 'inner_step', did you mean 'inner_steps'?"),
         (("curves =", 'metric = "test/acc"\ncurves ='), "unknown metric of the report 'test/acc'"),
-        (("curves =", 'further = ["test/acc"]\ncurves ='), "unknown further metric of the report 'test/acc'"),
+        (("curves =", 'other_metrics = ["test/acc"]\ncurves ='), "unknown other metric of the report 'test/acc'"),
+        (("curves =", 'further = ["test/loss"]\ncurves ='), "[report]: unknown key 'further'"),
         (('"arelu"]', '"relu"]'), "two cells are the same run: 'relu seed 0' and 'relu seed 0'"),
     ],
 )
@@ -93,8 +94,11 @@ def test_wrong_files(tmp_path: Path, capsys: pytest.CaptureFixture[str], changes
         (["maml_digits", "--workers", "0"], "--workers 0 must be at least 1"),
         (["maml_digits", "--threads", "-1"], "--threads -1 must be at least 0"),
         (["maml_digits", "--threads", "100000"], "at most 1024"),
-        (["maml_digits", "--cpus", "0"], "--cpus 0 must be above 0"),
-        (["maml_digits", "--gpus", "-1"], "--gpus -1 at least 0"),
+        (["maml_digits", "--on", "ray", "--cpus", "0"], "--cpus 0 must be above 0"),
+        (["maml_digits", "--on", "ray", "--gpus", "-1"], "--gpus -1 at least 0"),
+        (["maml_digits", "--shard", "0/8"], "--shard '0/8' is not of the form NUMBER/COUNT with 1 <= NUMBER <= COUNT"),
+        (["maml_digits", "--shard", "9/8"], "--shard '9/8' is not of the form"),
+        (["maml_digits", "--shard", "a/b"], "--shard 'a/b' is not of the form"),
         (["maml_digits", "--device", "cuda:77"], "device 'cuda:77' is not available here"),
         (["maml_digits", "--device", "nosuch", "--dry-run"], "device 'nosuch' is not available here"),
         (["maml_digits", "--on", "slurm"], "invalid choice: 'slurm'"),
@@ -108,7 +112,7 @@ def test_wrong_flags(capsys: pytest.CaptureFixture[str], argv: list[str], messag
 @pytest.mark.usefixtures("store")
 def test_ray_missing(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
-    assert "--on ray needs Ray, which is not installed; pip install" in refused(["maml_digits", "--on", "ray"], capsys)
+    assert "Ray is not installed; pip install" in refused(["maml_digits", "--on", "ray"], capsys)
 
 
 def test_every_cell_ends_once_below_one_parent(sweep: tuple[Path, subprocess.CompletedProcess[str]]):
@@ -258,12 +262,12 @@ def test_a_store_or_disk_that_fails_in_the_end(
     def fails(*_: object, **__: object) -> None:
         raise error
 
-    monkeypatch.setattr("arelu_meta.comparison.runner.collect", fails)
+    monkeypatch.setattr("arelu_meta.comparison.runner.collect_findings", fails)
     done = tiny.compare(folder, "tiny.toml")
     assert done.returncode == 1
     *_, line = done.stderr.splitlines()
     reason = str(error).splitlines()[0]
-    assert line.startswith(f"error: the store or the disk failed: {reason}; to go on where it stopped: python -m")
+    assert line.startswith(f"error: the store or the disk failed: {reason}; to resume: python -m")
     assert [status for _, status in tiny.parents(folder)] == ["FAILED"]
 
 
@@ -275,10 +279,10 @@ def test_trouble_is_retried_once_and_stops_nobody(new_folder: Path):
     tiny.write(new_folder, ('["relu", "arelu"]', f"[{arms}]"), ("seeds = [0, 1]", "seeds = [0]"))
     done = tiny.compare(new_folder, "tiny.toml", "--workers", "2")
     assert done.returncode == 1
-    assert "FailsOnce seed 0: RuntimeError: the first time is hard; it is tried again" in done.stderr
-    assert "KillsOnce seed 0: its worker died; it is tried again" in done.stderr
+    assert "FailsOnce seed 0: RuntimeError: the first time is hard; it is retried" in done.stderr
+    assert "KillsOnce seed 0: its worker died; it is retried" in done.stderr
     assert "AlwaysFails seed 0  failed: RuntimeError: never works" in done.stderr
-    assert "error: 1 of 4 cells has no result; to try again: python -m arelu_meta.compare tiny.toml" in done.stderr
+    assert "error: 1 of 4 cells has no result; to retry: python -m arelu_meta.compare tiny.toml" in done.stderr
     assert (new_folder / "failures").read_text() == "xx"
     finished = [
         place["activation"].partition(":")[2] for place, status, _ in tiny.cells(new_folder) if status == "FINISHED"
@@ -294,7 +298,7 @@ def test_a_cell_that_diverges_has_a_result(new_folder: Path, monkeypatch: pytest
     tiny.write(new_folder, grid, ("seeds = [0, 1]", "seeds = [0]"))
     done = tiny.compare(new_folder, "tiny.toml", "--workers", "1")
     assert done.returncode == 0, done.stderr
-    assert "tried again" not in done.stderr
+    assert "retried" not in done.stderr
     assert len(re.findall(r"outer_lr=1e\+30 seed 0  \d+ s  diverged", done.stderr)) == 2
     statuses = {(place["outer_lr"], status) for place, status, _ in tiny.cells(new_folder)}
     assert statuses == {(0.005, "FINISHED"), (1e30, "FAILED")}
@@ -340,7 +344,7 @@ def test_an_interrupted_and_a_killed_runner_go_on(
     runner.send_signal(signal.SIGINT)
     out, err = runner.communicate(timeout=120)
     assert (runner.returncode, out) == (130, ""), err
-    assert "to go on where it stopped: python -m arelu_meta.compare tiny.toml" in err
+    assert "to resume: python -m arelu_meta.compare tiny.toml" in err
     assert "Traceback" not in err
     assert {status for _, status, _ in tiny.cells(new_folder)} <= {"KILLED", "FINISHED"}
     assert [status for _, status in tiny.parents(new_folder)] == ["KILLED"]
@@ -375,3 +379,86 @@ def test_a_runner_killed_ten_times_goes_on(new_folder: Path, new_store: Path):
     tiny.write(undisturbed, ("iterations = 4", "iterations = 40"))
     assert tiny.compare(undisturbed, "tiny.toml", "--workers", "2", "--threads", "1").returncode == 0
     check_every_cell_once(new_folder, undisturbed)
+
+
+def shard_report(folder: Path) -> list[Path]:
+    return sorted((folder / "runs").glob("comparison-*/report/report.md"))
+
+
+@pytest.fixture
+def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run cells in this process, which has loaded torch."""
+    monkeypatch.setattr("arelu_meta.compare.Pool", lambda *_numbers: tiny.InProcess())
+
+
+@pytest.mark.usefixtures("in_process")
+def test_shards_run_their_cells_and_the_last_one_reports(
+    new_folder: Path, sweep: tuple[Path, subprocess.CompletedProcess[str]]
+):
+    tiny.write(new_folder)
+    first = tiny.compare(new_folder, "tiny.toml", "--shard", "1/2", "--threads", "1")
+    assert first.returncode == 0, first.stderr
+    assert "tiny: 2 cells of 4 (shard 1/2), 0 of them finished before" in first.stderr
+    assert "2 of 4 cells have a result; missing:\n" in first.stdout
+    assert first.stdout.count("seed") == first.stdout.count(": another shard has not run it yet\n") == 2
+    assert "the report follows when all shards are done: the last one writes it" in first.stdout
+    assert shard_report(new_folder) == []
+    assert [status for _, status in tiny.parents(new_folder)] == ["RUNNING"]
+    again = tiny.compare(new_folder, "tiny.toml", "--shard", "1/2", "--threads", "1")
+    assert "2 cells of 4 (shard 1/2), 2 of them finished before" in again.stderr
+    last = tiny.compare(new_folder, "tiny.toml", "--shard", "2/2", "--threads", "1")
+    assert last.returncode == 0, last.stderr
+    assert re.search(r"relu +baseline +2 ", last.stdout)
+    assert len(shard_report(new_folder)) == 1
+    check_every_cell_once(new_folder, sweep[0])
+
+
+@pytest.mark.usefixtures("in_process")
+def test_a_shard_whose_cell_fails(new_folder: Path):
+    """One of the two cells always fails: its shard says so, the other does not."""
+    tiny.write(new_folder, ('"arelu"]', f'"{TROUBLE}:AlwaysFails"]'), ("seeds = [0, 1]", "seeds = [0]"))
+    shards = [tiny.compare(new_folder, "tiny.toml", "--shard", f"{number}/2") for number in (1, 2)]
+    assert sorted(shard.returncode for shard in shards) == [0, 1]
+    (failed,) = [shard for shard in shards if shard.returncode]
+    assert f"{TROUBLE}:AlwaysFails seed 0: RuntimeError: never works" in failed.stdout
+    assert "error: 1 of 1 cells has no result; to retry: python -m arelu_meta.compare tiny.toml" in failed.stderr
+    whole = tiny.compare(new_folder, "tiny.toml")
+    assert "1 of 2 cells has no result" in whole.stderr
+    assert len(shard_report(new_folder)) == 1
+
+
+def test_shards_in_folders_of_their_own_at_the_same_time(
+    new_folder: Path, sweep: tuple[Path, subprocess.CompletedProcess[str]], monkeypatch: pytest.MonkeyPatch
+):
+    """As in a job array on several machines: one store, nothing else in common; one of them is there twice."""
+    given = tiny.environment(new_folder)
+    monkeypatch.setattr(tiny, "environment", lambda folder: {**given, "ARELU_META_RUNS": str(folder / "runs")})
+    folders = [new_folder / name for name in ("one", "two", "twice")]
+    for folder in folders:
+        folder.mkdir()
+        tiny.write(folder)
+    shards = [
+        tiny.start(folder, "tiny.toml", "--shard", shard, "--threads", "1")
+        for folder, shard in zip(folders, ("1/2", "2/2", "2/2"), strict=True)
+    ]
+    for shard in shards:
+        _, err = shard.communicate(timeout=300)
+        assert shard.returncode == 0, err
+    assert [path for folder in folders for path in shard_report(folder)]  # by the last, or by two that ended together
+    (new_folder / "runs").mkdir()
+    tiny.write(new_folder)
+    done = tiny.compare(new_folder, "tiny.toml", "--threads", "1")
+    assert "4 cells, 4 of them finished before" in done.stderr
+    check_every_cell_once(new_folder, sweep[0])
+
+
+def test_shards_in_one_folder_at_the_same_time(new_folder: Path):
+    """As in a job array on a shared disk."""
+    tiny.write(new_folder, ("seeds = [0, 1]", "seeds = [0]"))
+    shards = [tiny.start(new_folder, "tiny.toml", "--shard", f"{number}/2", "--threads", "1") for number in (1, 2)]
+    for shard in shards:
+        _, err = shard.communicate(timeout=300)
+        assert shard.returncode == 0, err
+    assert [status for _, status, _ in tiny.cells(new_folder)] == ["FINISHED", "FINISHED"]
+    assert [status for _, status in tiny.parents(new_folder)] == ["FINISHED"]
+    assert len(shard_report(new_folder)) == 1

@@ -1,4 +1,4 @@
-"""Collect what the runs of a comparison left in the store into `Findings`."""
+"""The finished runs of a comparison as tables: `results` and `curves` for users, `Findings` for the report."""
 
 import io
 import math
@@ -8,20 +8,23 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from mlflow.entities import Run
+from mlflow.exceptions import MlflowException
 
+from arelu_meta import kinds
 from arelu_meta.analysis.findings import Findings
-from arelu_meta.comparison.budget import scaled_metric
-from arelu_meta.comparison.experiment import Experiment
-from arelu_meta.comparison.job import SECONDS
-from arelu_meta.comparison.measures import is_share
-from arelu_meta.comparison.record import Record, place
-from arelu_meta.errors import InputError
+from arelu_meta.comparison.cells import Cell, scale_metric
+from arelu_meta.comparison.experiment import Experiment, format_value
+from arelu_meta.comparison.parent_run import ParentRun, coordinates, latest_parent_run
+from arelu_meta.comparison.worker import SECONDS_TAG
+from arelu_meta.errors import InputError, unknown
 from arelu_meta.store.connection import has_diverged, read_artifact
 
-HIDDEN, VALIDATION = ("activation/", "system/"), "validation/"
-EPISODES = "test_episodes.csv"
-OF_EPISODES = "test/accuracy"  # the metric that is the mean over them
-FACTS = {
+_HIDDEN = ("activation/", "layers/", "system/")  # metrics of single layers and of the machine
+_VALIDATION = "validation/"
+_EPISODES = "test_episodes.csv"
+_METRIC_OF_EPISODES = "test/accuracy"  # the mean over the episodes
+_EXECUTION = "exec."  # tags of how a run was carried out
+_FACTS = {
     "protocol": "protocol",
     "held out": "held_out",
     "transductive": "transductive",
@@ -36,25 +39,81 @@ FACTS = {
 }
 
 
-def collect(
+def results(name: str, *, budget: float = 1.0) -> pd.DataFrame:
+    """Give the finished cells of a comparison as a table.
+
+    The comparison is looked for by name in the store of this environment (MLFLOW_TRACKING_URI, else `mlflow.db`); of
+    several editions of its file, the one that was run last is taken.
+
+    Args:
+        name: name of the comparison, which is the name of its experiment file.
+        budget: the budget it was run with.
+
+    Returns:
+        One row per cell: a column per axis, `seed`, a column per metric (at its last step, of a validation metric the
+        best; shares in per cent), `run_id`, `seconds` of the last try. A cell that diverged has no metrics.
+
+    Raises:
+        InputError: the store holds no such comparison.
+
+    Example:
+        >>> import arelu_meta
+        >>> arelu_meta.results("maml_digits")  # doctest: +SKIP
+          activation  seed  test/accuracy  ...
+    """
+    parent = latest_parent_run(name, budget)
+    return runs_table(parent, parent.ended_cells())
+
+
+def curves(name: str, metric: str, *, budget: float = 1.0) -> pd.DataFrame:
+    """Give a metric of every finished cell of a comparison over its steps.
+
+    Args:
+        name: name of the comparison, as for `results`.
+        metric: name of the metric, such as `train/accuracy`.
+        budget: the budget it was run with.
+
+    Returns:
+        One row per cell and step: a column per axis, `seed`, `metric`, `step`, `value` (shares in per cent).
+
+    Raises:
+        InputError: the store holds no such comparison, or none of its cells has the metric.
+
+    Example:
+        >>> import arelu_meta
+        >>> arelu_meta.curves("maml_digits", "train/accuracy")  # doctest: +SKIP
+          activation  seed          metric  step      value
+    """
+    parent = latest_parent_run(name, budget)
+    runs = [run for run in parent.ended_cells() if not has_diverged(run)]
+    table = curves_table(parent, runs, [metric])
+    if table is None:
+        raise unknown("metric", metric, sorted({key for run in runs for key in run.data.metrics}))
+    return table
+
+
+def collect_findings(
     experiment: Experiment,
-    record: Record,
+    parent: ParentRun,
+    cells: Sequence[Cell],
     *,
     published: Sequence[Mapping[str, str]] = (),
     missing: Iterable[str] = (),
     budget: float = 1.0,
-    share: float = 1.0,
     command: str = "",
 ) -> Findings:
-    """Read all cells that have a result; shares become per cent, as published figures are."""
+    """Read all cells that have a result, for the report; shares become per cent, as published figures are."""
     report = experiment.report
-    metric = scaled_metric(report.metric, budget)
-    others = {scaled_metric(name, budget): name for name in report.further}
-    ended = record.finished_cells()
+    metric = scale_metric(report.metric, budget)
+    others = {scale_metric(name, budget): name for name in report.other_metrics}
+    ended = parent.ended_cells()
     runs = [run for run in ended if not has_diverged(run)]
-    table = runs_table(record, ended)
-    if ended and not runs:  # so that it can be said that none has a result
+    table = runs_table(parent, ended)
+    if ended and not runs:  # so that the report can say that none has a finite result
         table[[metric, *filter(None, [report.validation_metric])]] = math.nan
+    figures = pd.DataFrame(published) if published else None
+    if figures is not None:
+        figures["value"] = pd.to_numeric(figures["value"])
     return Findings(
         name=experiment.experiment,
         title=experiment.title,
@@ -68,98 +127,97 @@ def collect(
         validation_metric=report.validation_metric,
         higher_is_better=report.higher_is_better,
         controls=report.controls,
-        published=_published(published),
-        curves=curves_table(record, runs, tuple(experiment.axes), report.curves),
-        step=_step(runs),
-        episodes=_episodes(runs) if metric == OF_EPISODES else {},
+        published=figures,
+        curves=curves_table(parent, runs, report.curves),
+        step=kinds.entry(cells[0].spec.kind).step,
+        episodes=_episodes(parent, runs) if metric == _METRIC_OF_EPISODES else {},
         missing=tuple(missing),
-        budget=share,
+        budget=min(cell.share for cell in cells),
         protocol={"task": experiment.task, **_facts(runs), "command": command},
+        execution=_execution(runs, report.arm),
         units={name: "%" for name in (metric, *others, *report.curves) if is_share(name)},
     )
 
 
-def runs_table(record: Record, runs: Sequence[Run]) -> pd.DataFrame:
-    """One row per run: axes, seed, metrics at their last step, run_id, seconds.
+def is_share(metric: str) -> bool:
+    """Tell whether a metric lies between 0 and 1 and is shown in per cent.
+
+    >>> is_share("test/accuracy"), is_share("test/finetune_20"), is_share("train/loss"), is_share("test/n")
+    (True, True, False, False)
+    """
+    last = metric.rpartition("/")[2]
+    return "accuracy" in last or "dice" in last or last.startswith(("finetune_", "no_"))
+
+
+def runs_table(parent: ParentRun, runs: Sequence[Run]) -> pd.DataFrame:
+    """Lay out runs as `results` gives them.
 
     Of a validation metric the best is taken: the parameters tested are those that validated best, and a setting may be
-    chosen by their score. A run that diverged has no metrics, whatever it had come to before.
+    chosen by their score. A run that diverged has no metrics, whatever it logged before.
     """
     if not runs:
         return pd.DataFrame()
     rows: list[dict[str, Any]] = []
     for run in runs:
-        metrics = {} if has_diverged(run) else run.data.metrics
-        last = {key: value for key, value in metrics.items() if not key.startswith(HIDDEN)}
-        best = {key: max(_history(record, run, key).values()) for key in last if key.startswith(VALIDATION)}
-        values = {key: 100 * value if is_share(key) else value for key, value in {**last, **best}.items()}
-        rows.append({**place(run), **values, "run_id": run.info.run_id, "seconds": _seconds(run)})
-    ends = [*place(runs[0])], ["run_id", "seconds"]
-    names = sorted({name for row in rows for name in row}.difference(*ends))
-    return pd.DataFrame(rows, columns=[*ends[0], *names, *ends[1]])
+        logged = {} if has_diverged(run) else run.data.metrics
+        metrics = {key: value for key, value in logged.items() if not key.startswith(_HIDDEN)}
+        metrics |= {key: max(_history(parent, run, key).values()) for key in metrics if key.startswith(_VALIDATION)}
+        shown = {key: 100 * value if is_share(key) else value for key, value in metrics.items()}
+        # A worker that died after its run had finished left no time of its own.
+        seconds = run.data.tags.get(SECONDS_TAG) or (run.info.end_time - run.info.start_time) / 1000
+        rows.append({**coordinates(run), **shown, "run_id": run.info.run_id, "seconds": float(seconds)})
+    first, last = [*coordinates(runs[0])], ["run_id", "seconds"]
+    names = sorted({name for row in rows for name in row}.difference(first, last))
+    return pd.DataFrame(rows, columns=[*first, *names, *last])
 
 
-def _seconds(run: Run) -> float:
-    """Time of the last try; for a run whose worker died after finishing it, from its start to its end."""
-    if SECONDS in run.data.tags:
-        return float(run.data.tags[SECONDS])
-    return (run.info.end_time - run.info.start_time) / 1000
+def curves_table(parent: ParentRun, runs: Sequence[Run], metrics: Sequence[str]) -> pd.DataFrame | None:
+    """Lay out metrics of runs as `curves` gives them; None where none was logged."""
+    rows = [
+        {**coordinates(run), "metric": metric, "step": step, "value": 100 * value if is_share(metric) else value}
+        for run in runs
+        for metric in metrics
+        for step, value in _history(parent, run, metric).items()
+    ]
+    return pd.DataFrame(rows) if rows else None
 
 
-def _history(record: Record, run: Run, metric: str) -> dict[int, float]:
+def _history(parent: ParentRun, run: Run, metric: str) -> dict[int, float]:
     """Value by step; of a step that a resumed run repeated, the last."""
-    entries = record.client.get_metric_history(run.info.run_id, metric)
+    entries = parent.client.get_metric_history(run.info.run_id, metric)
     return {entry.step: entry.value for entry in sorted(entries, key=lambda entry: (entry.step, entry.timestamp))}
 
 
-def curves_table(
-    record: Record, runs: Sequence[Run], axes: Sequence[str], metrics: Sequence[str]
-) -> pd.DataFrame | None:
-    """One row per step of a metric of a run: axes, seed, metric, step, value; None where none was logged."""
-    rows = [
-        {**place(run), "metric": metric, "step": step, "value": 100 * value if is_share(metric) else value}
-        for run in runs
-        for metric in metrics
-        for step, value in _history(record, run, metric).items()
-    ]
-    return pd.DataFrame(rows, columns=[*axes, "seed", "metric", "step", "value"]) if rows else None
-
-
-def _episodes(runs: Sequence[Run]) -> dict[str, np.ndarray]:
-    """Accuracy in per cent of every test episode after every inner step, for runs that have episodes."""
-    found: dict[str, np.ndarray] = {}
+def _episodes(parent: ParentRun, runs: Sequence[Run]) -> dict[str, np.ndarray]:
+    """Accuracy in per cent of every test episode after every inner step, of runs that stored them."""
+    episodes: dict[str, np.ndarray] = {}
     for run in runs:
-        if _kind(run) != "few_shot":
-            continue
         try:
-            text = read_artifact(run.info.run_id, EPISODES)
-        except InputError:
+            if _EPISODES not in {entry.path for entry in parent.client.list_artifacts(run.info.run_id)}:
+                continue
+            text = read_artifact(run.info.run_id, _EPISODES)
+        except (InputError, MlflowException, OSError):
             continue  # the store's own files were moved; the metrics are still there
-        found[run.info.run_id] = 100 * pd.read_csv(io.StringIO(text)).iloc[:, 1:].to_numpy()
-    return found
-
-
-def _kind(run: Run) -> str:
-    return str(run.data.params.get("kind", run.data.tags.get("kind")))
-
-
-def _step(runs: Sequence[Run]) -> str:
-    return "iteration" if runs and _kind(runs[0]) == "few_shot" else "epoch"
+        episodes[run.info.run_id] = 100 * pd.read_csv(io.StringIO(text)).iloc[:, 1:].to_numpy()
+    return episodes
 
 
 def _facts(runs: Sequence[Run]) -> dict[str, str]:
-    """What the runs say of themselves; where they differ, all of it."""
+    """What the runs' tags say; where they differ, all of it."""
     facts: dict[str, str] = {}
-    for label, tag in FACTS.items():
+    for label, tag in _FACTS.items():
         values = sorted({run.data.tags[tag] for run in runs if tag in run.data.tags})
         if values:
             facts[label] = "; ".join(values)
     return facts
 
 
-def _published(rows: Sequence[Mapping[str, str]]) -> pd.DataFrame | None:
-    if not rows:
-        return None
-    table = pd.DataFrame(rows)
-    table["value"] = pd.to_numeric(table["value"])
-    return table
+def _execution(runs: Sequence[Run], arm: str) -> dict[str, dict[str, tuple[str, ...]]]:
+    """How the runs of each arm were carried out: the values of every execution tag, by arm and tag."""
+    by_arm: dict[str, dict[str, set[str]]] = {}
+    for run in runs:
+        tags = by_arm.setdefault(format_value(coordinates(run)[arm]), {})
+        for tag, value in run.data.tags.items():
+            if tag.startswith(_EXECUTION):
+                tags.setdefault(tag, set()).add(value)
+    return {name: {tag: tuple(sorted(values)) for tag, values in sorted(tags.items())} for name, tags in by_arm.items()}

@@ -1,39 +1,53 @@
 """`Experiment`: what an experiment file says, frozen and strict. Nothing here imports torch.
 
-A base task, settings that replace some of its values, a grid of axes, seeds, and how the outcome is judged.
+A base task, settings that replace some of its values, a grid of axes, seeds, and how the results are judged.
 """
 
 import csv
 import re
-from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from arelu_meta.comparison.selection import Value, written
 from arelu_meta.console import catalog
 from arelu_meta.console.flags import validated
 from arelu_meta.errors import InputError, unknown
 from arelu_meta.kinds.execution import seed_numbers
 from arelu_meta.kinds.sections import Section
 
-PUBLISHED_COLUMNS = {"metric", "value", "protocol", "source"}
+Value = bool | int | float | str
+_PUBLISHED_COLUMNS = {"metric", "value", "protocol", "source"}
 
 
-def _flat(tree: Any, path: str = "") -> dict[str, Any]:
-    """Nested tables to dotted names: what is no table is a leaf."""
+def format_value(value: Value) -> str:
+    """Write a value of an axis as tables do.
+
+    >>> format_value(2.0), format_value(1e-4), format_value("relu")
+    ('2', '0.0001', 'relu')
+    """
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def flatten(tree: Any, path: str = "") -> dict[str, Any]:
+    """Turn nested tables into one level of dotted names; an empty table is a value of its own.
+
+    >>> flatten({"training": {"lr": 0.1}, "network": {"activation_options": {}}})
+    {'training.lr': 0.1, 'network.activation_options': {}}
+    """
     if not isinstance(tree, dict) or (path and not tree):
         return {path: tree}
-    return {key: leaf for name, part in tree.items() for key, leaf in _flat(part, f"{path}.{name}".strip(".")).items()}
+    return {
+        key: leaf for name, part in tree.items() for key, leaf in flatten(part, f"{path}.{name}".strip(".")).items()
+    }
 
 
-Dotted = BeforeValidator(_flat)
-Seeds = Annotated[
+_Dotted = BeforeValidator(flatten)
+_Seeds = Annotated[
     tuple[Annotated[int, Field(ge=0)], ...],
     Field(min_length=1),
     BeforeValidator(lambda value: seed_numbers(value) if isinstance(value, str) else value),
 ]
-Levels = Annotated[tuple[Value, ...], Field(min_length=1)]
+_Levels = Annotated[tuple[Value, ...], Field(min_length=1)]
 
 
 class ReportSection(Section):
@@ -45,7 +59,7 @@ class ReportSection(Section):
     """value of the arm that all others are tested against"""
     metric: str = "test/accuracy"
     """metric judged first"""
-    further: tuple[str, ...] = ()
+    other_metrics: tuple[str, ...] = ()
     """metrics shown beside it, untested"""
     validation_metric: str | None = None
     """metric that may choose among settings, such as learning rates"""
@@ -68,11 +82,11 @@ class Experiment(Section):
     question: str
     task: str
     """base task, by name or path"""
-    seeds: Seeds
+    seeds: _Seeds
     """seeds of every cell"""
-    settings: Annotated[dict[str, Any], Dotted] = Field(default_factory=dict)
+    settings: Annotated[dict[str, Any], _Dotted] = Field(default_factory=dict)
     """values that replace the task's, by dotted name"""
-    grid: Annotated[dict[str, Levels], Dotted]
+    grid: Annotated[dict[str, _Levels], _Dotted]
     """axes by dotted name, each with its values"""
     report: ReportSection = ReportSection()
 
@@ -84,7 +98,7 @@ class Experiment(Section):
     @model_validator(mode="after")
     def _consistent(self) -> "Experiment":
         if not re.fullmatch(r"[\w.-]+", self.experiment):
-            raise InputError(f"the name {self.experiment!r} has more than letters, digits, _ . and -; rename the file")
+            raise InputError(f"the name {self.experiment!r} has more than letters, digits, _ . and -; choose another")
         if not self.grid:
             raise InputError("the grid has no axis; give one, such as network.activation = ['relu', 'arelu']")
         if len(self.axes) < len(self.grid):
@@ -99,7 +113,7 @@ class Experiment(Section):
         report = self.report
         if report.arm not in self.axes:
             raise unknown("arm", report.arm, self.axes)
-        arms = [written(value) for value in self.axes[report.arm]]
+        arms = [format_value(value) for value in self.axes[report.arm]]
         for role, names in (("baseline", [report.baseline]), ("control", [*report.controls])):
             for name in names:
                 if name not in arms:
@@ -108,30 +122,45 @@ class Experiment(Section):
 
 
 def read_experiment(name_or_path: str) -> Experiment:
-    """Read an experiment file by name or path."""
+    """Read an experiment file.
+
+    Args:
+        name_or_path: a built-in experiment by name, or the path of a TOML file.
+
+    Returns:
+        The experiment, validated; `expand` makes its cells.
+
+    Raises:
+        InputError: the file does not exist, is not TOML, or names something unknown.
+
+    Example:
+        >>> read_experiment("maml_digits").axes
+        {'activation': ('relu', 'arelu', 'arelu_frozen', 'relu_gain', 'arelu_unit')}
+    """
     path = catalog.find("experiment", name_or_path)
     return validated(Experiment, catalog.read("experiment", name_or_path), str(path))
 
 
 def read_published(experiment: Experiment, name_or_path: str) -> list[dict[str, str]]:
-    """Read the published figures that stand beside the grid: the axes, metric, value, protocol, source."""
+    """Read the published figures that are shown beside the grid: the axes, metric, value, protocol, source."""
     folder = catalog.find("experiment", name_or_path).parent / "published"
-    return [row for name in experiment.report.published for row in _rows(folder / name, set(experiment.axes))]
-
-
-def _rows(path: Path, axes: set[str]) -> list[dict[str, str]]:
-    if not path.is_file():
-        raise InputError(f"published figures {path} do not exist")
-    with path.open(encoding="utf-8", newline="") as file:
-        reader = csv.DictReader(file)
-        columns = set(reader.fieldnames or ())
-        if columns != axes | PUBLISHED_COLUMNS:
-            wanted = ", ".join(sorted(axes | PUBLISHED_COLUMNS))
-            raise InputError(f"{path} has the columns {', '.join(sorted(columns))}; it must have {wanted}")
-        rows = list(reader)
-    for line, row in enumerate(rows, 2):
-        try:
-            float(row["value"])
-        except (TypeError, ValueError):
-            raise InputError(f"{path}, line {line}: value {row['value']!r} is not a number") from None
-    return rows
+    expected = {*experiment.axes, *_PUBLISHED_COLUMNS}
+    published: list[dict[str, str]] = []
+    for path in (folder / name for name in experiment.report.published):
+        if not path.is_file():
+            raise InputError(f"published figures {path} do not exist")
+        with path.open(encoding="utf-8", newline="") as file:
+            reader = csv.DictReader(file)
+            columns = set(reader.fieldnames or ())
+            if columns != expected:
+                raise InputError(
+                    f"{path} has the columns {', '.join(sorted(columns))}; it must have {', '.join(sorted(expected))}"
+                )
+            rows = list(reader)
+        for line, row in enumerate(rows, 2):
+            try:
+                float(row["value"])
+            except (TypeError, ValueError):
+                raise InputError(f"{path}, line {line}: value {row['value']!r} is not a number") from None
+        published += rows
+    return published

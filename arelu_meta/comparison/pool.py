@@ -14,166 +14,182 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection, wait
+from typing import Any
 
-from arelu_meta.comparison.environment import environment, of_threads
-from arelu_meta.comparison.job import PATIENCE, Job, Listener, Outcome, Tries
+from arelu_meta.comparison.worker import (
+    CLOSING_SECONDS,
+    CellOutcome,
+    Job,
+    Listener,
+    Retries,
+    check_workers,
+    environment,
+    run_cell,
+    thread_variables,
+)
 from arelu_meta.console import progress
 from arelu_meta.console.command_line import terminate
 from arelu_meta.runtime.hardware import usable_cores
 
-EVERY = 0.5  # seconds between two messages of a worker about its progress
-
-
-class Worker:
-    """One process and the pipe to it."""
-
-    def __init__(self, threads: int) -> None:
-        context = multiprocessing.get_context("spawn")
-        self.connection, other = context.Pipe()
-        self.process = context.Process(target=_work, args=(other,), daemon=True)
-        with environment(of_threads(threads)), _without_interrupts():
-            self.process.start()
-        other.close()  # so that the death of the process ends the pipe
-        self.job: Job | None = None
-
-    def take(self, job: Job, listener: Listener) -> None:
-        """Send it a job; a worker that died meanwhile shows when its answer is awaited."""
-        self.job = job
-        listener.begun(job.cell)
-        with suppress(BrokenPipeError, ConnectionResetError):
-            self.connection.send(job)
-
-    def answer(self, listener: Listener) -> Outcome | None:
-        """Read what it says: the outcome of its job, or None while it is still at it."""
-        job = self.job
-        if job is None:
-            return None
-        try:
-            kind, *content = self.connection.recv()
-        except (EOFError, OSError):  # also in the middle of a message
-            kind, content = "outcome", [Outcome(job.cell, reason="its worker died", died=True)]
-        if kind == "advanced":
-            listener.advanced(job.cell, *content)
-        elif kind == "noted":
-            listener.noted(*content)
-        if kind != "outcome":
-            return None
-        self.job = None
-        outcome: Outcome = content[0]
-        return outcome
-
-    def dismiss(self) -> None:
-        """Let it end: at once when it is idle and has no run open; with its run closed as KILLED when it has."""
-        if self.job is None:
-            self.process.kill()
-        else:
-            self.process.terminate()
+PROGRESS_SECONDS = 0.5  # between two messages of a worker about its progress
 
 
 class Pool:
-    """Worker processes: as many as wanted, never more than there are jobs."""
+    """Worker processes on this machine; never more than there are cells.
 
-    def __init__(self, workers: int, threads: int) -> None:
-        self._number, self._threads = workers, threads
-        self._workers: list[Worker] = []
+    Args:
+        workers: cells at once.
+        threads: CPU threads of each; 0 shares the cores out.
+
+    Raises:
+        InputError: a number is out of range.
+    """
+
+    def __init__(self, workers: int = 1, threads: int = 0) -> None:
+        check_workers(workers, threads)
+        self.count, self._threads = workers, threads or max(1, usable_cores() // workers)
+        self._workers: list[_Worker] = []
 
     def __enter__(self) -> "Pool":
         return self
 
     def __exit__(self, *_error: object) -> None:
         for worker in self._workers:
-            worker.dismiss()
-        end = time.monotonic() + PATIENCE
+            if worker.job is None:
+                worker.process.kill()
+            else:
+                worker.process.terminate()  # it closes its run as KILLED
+        end = time.monotonic() + CLOSING_SECONDS
         for worker in self._workers:
             worker.process.join(max(0.1, end - time.monotonic()))
             if worker.process.is_alive():
                 worker.process.kill()
                 worker.process.join()
             worker.connection.close()
+        self._workers.clear()
 
-    def run(self, jobs: Sequence[Job], listener: Listener) -> Iterator[Outcome]:
-        """Run all jobs and give their outcomes as they end; a failed or orphaned one is tried again."""
-        waiting, tries = deque(jobs), Tries()
-        for _ in range(min(self._number, len(jobs))):
-            self._workers.append(Worker(self._threads))
+    def run(self, jobs: Sequence[Job], listener: Listener) -> Iterator[CellOutcome]:
+        """Run all jobs and give their outcomes as they end; failed ones, and those of dead workers, are retried."""
+        waiting, retries = deque(jobs), Retries()
+        for _ in range(min(self.count, len(jobs))):
+            self._workers.append(_Worker(self._threads))
         while waiting or any(worker.job for worker in self._workers):
             for worker in self._workers:
                 if worker.job is None and waiting:
-                    worker.take(waiting.popleft(), listener)
-            busy = [worker for worker in self._workers if worker.job]
-            ready = set(wait([worker.connection for worker in busy]))
-            for worker in busy:
-                if worker.connection not in ready or worker.job is None:
-                    continue
-                job, outcome = worker.job, worker.answer(listener)
-                if outcome is None:
+                    worker.start(waiting.popleft(), listener)
+            busy = {worker.connection: worker for worker in self._workers if worker.job}
+            for connection in wait(list(busy)):
+                worker = busy[connection]  # type: ignore[index]  # `wait` gives back what it was given
+                job, outcome = worker.job, worker.receive(listener)
+                if job is None or outcome is None:
                     continue
                 if outcome.died:
-                    self._replace(worker)
-                if outcome.finished or not tries.again_after(outcome):
-                    listener.ended(outcome)
+                    worker.process.join()
+                    worker.connection.close()
+                    self._workers[self._workers.index(worker)] = _Worker(self._threads)
+                if outcome.has_result or not retries.allow(outcome):
+                    listener.on_end(outcome)
                     yield outcome
                 else:
-                    listener.noted(f"{job.cell.label}: {outcome.reason}; it is tried again")
+                    listener.on_message(f"{job.cell.label}: {outcome.reason}; it is retried")
                     waiting.append(job)
 
-    def _replace(self, worker: Worker) -> None:
-        worker.process.join()
-        worker.connection.close()
-        self._workers[self._workers.index(worker)] = Worker(self._threads)
+
+class _Worker:
+    """One process and the pipe to it."""
+
+    def __init__(self, threads: int) -> None:
+        context = multiprocessing.get_context("spawn")
+        self.connection, other = context.Pipe()
+        self.process = context.Process(target=_work, args=(other,), daemon=True)
+        with environment(thread_variables(threads)), _interrupts_ignored():
+            self.process.start()
+        other.close()  # so that the death of the process ends the pipe
+        self.job: Job | None = None
+
+    def start(self, job: Job, listener: Listener) -> None:
+        """Send it a job; a worker that died meanwhile shows when its answer is awaited."""
+        self.job = job
+        listener.on_start(job.cell)
+        with suppress(BrokenPipeError, ConnectionResetError):
+            self.connection.send(job)
+
+    def receive(self, listener: Listener) -> CellOutcome | None:
+        """Read a message: the outcome of its job, or None where it was about progress."""
+        if self.job is None:
+            return None
+        try:
+            kind, *content = self.connection.recv()
+        except (EOFError, OSError):  # also in the middle of a message
+            kind, content = "outcome", [CellOutcome(self.job.cell, reason="its worker died", died=True)]
+        if kind == "progress":
+            listener.on_progress(self.job.cell, *content)
+        elif kind == "message":
+            listener.on_message(*content)
+        if kind != "outcome":
+            return None
+        self.job = None
+        outcome: CellOutcome = content[0]
+        return outcome
 
 
-def share_of_cores(workers: int) -> int:
-    """Threads for each of so many workers, so that they do not fight for cores."""
-    return max(1, usable_cores() // workers)
+class Sender:
+    """Sends messages through a pipe from any thread: `Connection.send` writes a long one in several parts."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection, self._lock = connection, threading.RLock()
+
+    def __call__(self, *message: Any) -> None:
+        """Send a message whole."""
+        with self._lock:
+            self._connection.send(message)
 
 
 def _work(connection: Connection) -> None:
-    """Do jobs as they come."""
+    """Run jobs as they come; this is a worker's process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, terminate)
     threading.Thread(target=_end_with_the_runner, daemon=True).start()
+    send = Sender(connection)
+    warnings.showwarning = lambda message, *_where, **_line: send("message", f"warning: {message}")
     try:
-        from arelu_meta.comparison.cell_run import run_cell
-
-        warnings.showwarning = lambda message, *_where, **_line: connection.send(("noted", f"warning: {message}"))
         while True:
             job: Job = connection.recv()
-            connection.send(("outcome", run_cell(job, _telling(connection))))
+            send("outcome", run_cell(job, _sending_bar(send)))
     except (KeyboardInterrupt, EOFError, BrokenPipeError):
         return
 
 
 def _end_with_the_runner() -> None:
-    """A runner that is killed cannot say so; going on without it would meet the next one at the same cell."""
+    """End this process when the runner's ends, which may have been killed without a word to its workers."""
     runner = multiprocessing.parent_process()
     if runner is not None:
         runner.join()
         os._exit(1)
 
 
-def _telling(connection: Connection) -> progress.Bar:
-    """Make a bar that tells the runner how far the cell is, now and then."""
+def _sending_bar(send: Sender) -> progress.Bar:
+    """Make a progress bar that sends the runner how far the cell is, at most twice a second."""
 
     @contextmanager
     def bar(description: str, total: int) -> Iterator[progress.Advance]:
-        done, told = 0, 0.0
+        done, last = 0, 0.0
 
         def advance(_note: str) -> None:
-            nonlocal done, told
+            nonlocal done, last
             done += 1
-            if time.monotonic() - told > EVERY:
-                told = time.monotonic()
-                connection.send(("advanced", description, done, total))
+            if time.monotonic() - last > PROGRESS_SECONDS:
+                last = time.monotonic()
+                send("progress", description, done, total)
 
-        connection.send(("advanced", description, 0, total))
+        send("progress", description, 0, total)
         yield advance
 
     return bar
 
 
 @contextmanager
-def _without_interrupts() -> Iterator[None]:
+def _interrupts_ignored() -> Iterator[None]:
     """Have a process that is started meanwhile ignore Ctrl-C from its first moment."""
     if threading.current_thread() is not threading.main_thread():  # the only one that may set handlers
         yield

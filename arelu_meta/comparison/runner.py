@@ -1,26 +1,26 @@
 """Run or resume every cell of a comparison, and report: the one place that wires the parts together."""
 
+import json
 import os
 import shutil
 import sys
-import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
 from filelock import FileLock, Timeout
+from mlflow.exceptions import MlflowException
 
-from arelu_meta.analysis.findings import Findings
-from arelu_meta.comparison.collect import collect
-from arelu_meta.comparison.experiment import Experiment
-from arelu_meta.comparison.grid import Cell, comparison_hash
-from arelu_meta.comparison.job import Job, Listener, Outcome
+from arelu_meta.comparison.cells import Cell, Shard, comparison_hash, expand, shard_of
+from arelu_meta.comparison.collect import collect_findings
+from arelu_meta.comparison.experiment import Experiment, read_experiment, read_published
 from arelu_meta.comparison.overview import Overview
-from arelu_meta.comparison.record import AXIS, BUDGET, Record, open_record
-from arelu_meta.comparison.selection import written
-from arelu_meta.errors import InputError
+from arelu_meta.comparison.parent_run import AXES, BUDGET, ParentRun, open_parent_run
+from arelu_meta.comparison.pool import Pool
+from arelu_meta.comparison.worker import CellOutcome, Job, Listener
+from arelu_meta.errors import InputError, RunError, first_line
 from arelu_meta.kinds.execution import Execution
 from arelu_meta.reporting import Report, make_report, report_metrics, write_report
 
@@ -28,7 +28,11 @@ from arelu_meta.reporting import Report, make_report, report_metrics, write_repo
 class Workers(Protocol):
     """Whatever runs cells: processes here, or a cluster."""
 
-    def run(self, jobs: Sequence[Job], listener: Listener) -> Iterator[Outcome]:
+    @property
+    def count(self) -> int:
+        """How many cells run at once, as far as it is known here."""
+
+    def run(self, jobs: Sequence[Job], listener: Listener) -> Iterator[CellOutcome]:
         """Run all jobs and give their outcomes as they end."""
 
 
@@ -38,6 +42,8 @@ class Plan:
 
     experiment: Experiment
     cells: Sequence[Cell]
+    """all that belong to the comparison; with a shard, only its own are run"""
+    shard: Shard | None = None
     budget: float = 1.0
     published: Sequence[dict[str, str]] = ()
     execution: Execution = field(default_factory=Execution)
@@ -45,139 +51,229 @@ class Plan:
     command: str = ""
 
     @property
+    def own_cells(self) -> Sequence[Cell]:
+        """The cells to run: of the shard, or all."""
+        return shard_of(self.cells, self.shard) if self.shard else self.cells
+
+    @property
     def name(self) -> str:
         """Name of the comparison."""
         return self.experiment.experiment
 
-    @property
-    def identity(self) -> str:
-        """Hash of the comparison."""
-        return comparison_hash(self.experiment, self.budget)
+    def open_parent_run(self) -> ParentRun:
+        """Find the parent run in the store, or make it."""
+        return open_parent_run(
+            self.name,
+            comparison_hash(self.experiment, self.budget),
+            note=f"{self.experiment.title}\n\n{self.experiment.question}",
+            any_version=self.any_version,
+        )
 
     @property
     def folder(self) -> Path:
-        """Where its lock and its report are."""
-        return Path(os.environ.get("ARELU_META_RUNS") or "runs") / f"comparison-{self.name}-{self.identity[:12]}"
+        """Where its locks and its report are."""
+        identity = comparison_hash(self.experiment, self.budget)
+        return Path(os.environ.get("ARELU_META_RUNS") or "runs") / f"comparison-{self.name}-{identity[:12]}"
 
 
 @dataclass(frozen=True)
-class Comparison:
-    """What came of it."""
+class ComparisonResult:
+    """What came of a comparison.
 
-    findings: Findings
-    record: Record
+    Attributes:
+        report: verdicts and tables over `report.analysis.findings`; None while other shards' cells are missing.
+        missing: cells without a result, each with the reason.
+        own_missing: those of them that this call was to run; without a shard, the same.
+        parent: the parent run in MLflow.
+        folder: where the report is.
+    """
+
+    report: Report | None
+    missing: tuple[str, ...]
+    own_missing: tuple[str, ...]
+    parent: ParentRun
     folder: Path
-    report: Report
-    """What is said of the findings."""
 
 
-def compare(plan: Plan, workers: AbstractContextManager[Workers]) -> Comparison:
-    """Run what is not finished, collect everything, and leave the report with the parent run."""
-    with _alone(plan):
-        record = open_record(
-            plan.name,
-            plan.identity,
-            note=f"{plan.experiment.title}\n\n{plan.experiment.question}",
-            any_version=plan.any_version,
-        )
-        found = record.take_finished(plan.cells, plan.name)
-        todo = [cell for cell in plan.cells if cell.spec.identity not in found]
-        record.begin(_tags(plan))
-        status = "FAILED"
-        try:
-            outcomes = _run(plan, record, todo, workers)
-            # Again, because other runners may have finished cells meanwhile, or taken them to an edition of their own.
-            missing = _missing(plan, outcomes, record.take_finished(plan.cells, plan.name))
-            share = min(cell.share for cell in plan.cells)
-            findings = collect(
-                plan.experiment,
-                record,
-                published=plan.published,
-                missing=missing,
-                budget=plan.budget,
-                share=share,
-                command=plan.command,
-            )
-            report = make_report(findings)
-            _leave_report(report, record, plan.folder / "report")
-            status = "FAILED" if missing else "FINISHED"
-        except KeyboardInterrupt:
-            status = "KILLED"
-            raise
-        finally:
-            record.end(status)
-        return Comparison(findings, record, plan.folder / "report", report)
+def run_comparison(
+    experiment: str | Experiment,
+    *,
+    only: Mapping[str, Sequence[str]] | None = None,
+    seeds: Sequence[int] | None = None,
+    budget: float = 1.0,
+    shard: Shard | None = None,
+    workers: AbstractContextManager[Workers] | None = None,
+    execution: Execution | None = None,
+    any_version: bool = False,
+) -> ComparisonResult:
+    """Run what is not finished of a comparison, then report: `python -m arelu_meta.compare` as a function.
+
+    Workers are processes that import the main module anew: a script must guard its calls by
+    `if __name__ == "__main__":`; a notebook need not.
+
+    Args:
+        experiment: a built-in experiment by name, an experiment file by path, or an `Experiment`.
+        only: values to run, by axis: `{"activation": ["relu", "arelu"]}`.
+        seeds: seeds in place of the experiment's.
+        budget: share of the full training, above 0 and at most 1.
+        shard: `(2, 8)` runs the second of eight shares of the cells; the call that completes the last share reports.
+        workers: what runs the cells: `Pool(workers=2)` on this machine or `RayCluster()`; without it one process.
+        execution: device and folder of the data.
+        any_version: whether results of another version of the package are accepted.
+
+    Returns:
+        The report, the cells without a result, the parent run in MLflow and the folder of the report.
+
+    Raises:
+        InputError: the experiment or an argument is wrong, or the store cannot be used.
+
+    Example:
+        >>> from arelu_meta.comparison import run_comparison
+        >>> result = run_comparison("maml_digits", seeds=[0], budget=0.05)  # doctest: +SKIP
+        >>> result.report.analysis.findings.runs[["activation", "test/accuracy"]]  # doctest: +SKIP
+    """
+    published: list[dict[str, str]] = []
+    if isinstance(experiment, str):
+        name, experiment = experiment, read_experiment(experiment)
+        published = read_published(experiment, name)
+    plan = Plan(
+        experiment=experiment,
+        cells=expand(experiment, only=only, seeds=seeds, budget=budget),
+        shard=shard,
+        budget=budget,
+        published=published,
+        execution=execution or Execution(),
+        any_version=any_version,
+    )
+    return run_plan(plan, workers or Pool())
 
 
-def _run(plan: Plan, record: Record, cells: Sequence[Cell], workers: AbstractContextManager[Workers]) -> list[Outcome]:
-    runner = uuid.uuid4().hex
-    jobs = [
-        Job(
-            cell,
-            plan.execution.model_copy(
-                update={"experiment": plan.name, "tags": {**plan.execution.tags, **record.tags_for(cell, plan.name)}}
-            ),
-            runner,
-        )
-        for cell in cells
-    ]
-    count, before = len(plan.cells), len(plan.cells) - len(cells)
-    sys.stderr.write(f"{plan.name}: {count} cell{'s' * (count != 1)}, {before} of them finished before\n")
-    if not jobs:
+def run_plan(plan: Plan, workers: AbstractContextManager[Workers]) -> ComparisonResult:
+    """Run what is not finished, collect everything, and write the report to a folder and the parent run.
+
+    A shard reports only when all cells have a result. Shards may run at the same time, in one folder or in several.
+    """
+    resume = f"to resume: {plan.command}" if plan.command else "run it again to resume"
+    try:
+        with _locked(plan):
+            return _run_locked(plan, workers)
+    except KeyboardInterrupt:
+        sys.stderr.write(f"{resume}\n")
+        raise
+    except (MlflowException, OSError) as error:
+        raise RunError(f"the store or the disk failed: {first_line(error)}; {resume}") from error
+
+
+def _run_locked(plan: Plan, workers: AbstractContextManager[Workers]) -> ComparisonResult:
+    parent = plan.open_parent_run()
+    done = parent.adopt(plan.cells, plan.name)
+    parent.start(_tags(plan))
+    status, report = "FAILED", None
+    try:
+        outcomes = _run(plan, parent, [cell for cell in plan.own_cells if cell.spec.identity not in done], workers)
+        parent = _current(plan, parent)
+        done = parent.adopt(plan.cells, plan.name)  # again: others may have finished cells meanwhile
+        missing = _missing(plan.cells, plan, outcomes, done)
+        own_missing = _missing(plan.own_cells, plan, outcomes, done)
+        if plan.shard is None or not missing:
+            report = _report(plan, parent, missing)
+        status = "FAILED" if own_missing else "RUNNING" if missing else "FINISHED"
+    except KeyboardInterrupt:
+        status = "KILLED"
+        raise
+    finally:
+        if status != "RUNNING":  # which it is while other shards have cells to run
+            parent.end(status)
+    return ComparisonResult(report, missing, own_missing, parent, plan.folder / "report")
+
+
+def _run(
+    plan: Plan, parent: ParentRun, cells: Sequence[Cell], workers: AbstractContextManager[Workers]
+) -> list[CellOutcome]:
+    """Run cells on the workers."""
+    total = len(plan.own_cells)
+    what = f"{plan.name}: {total} cell{'s' * (total != 1)}"
+    if plan.shard:
+        what += f" of {len(plan.cells)} (shard {plan.shard[0]}/{plan.shard[1]})"
+    sys.stderr.write(f"{what}, {total - len(cells)} of them finished before\n")
+    if not cells:
         return []
-    with workers as pool, Overview(len(cells)) as overview:
-        return list(pool.run(jobs, overview))
+    with workers as entered, Overview(len(cells)) as overview:
+        jobs = []
+        for cell in cells:
+            tags = {**plan.execution.tags, **parent.tags_for(cell, plan.name), "exec.workers": str(entered.count)}
+            jobs.append(Job(cell, plan.execution.model_copy(update={"experiment": plan.name, "tags": tags})))
+        return list(entered.run(jobs, overview))
 
 
-def _missing(plan: Plan, outcomes: Sequence[Outcome], finished: Mapping[str, str]) -> list[str]:
-    """Name the cells that have no result, with the reason."""
-    reasons = {outcome.cell.spec.identity: outcome.reason for outcome in outcomes}
-    lost = "its run is no longer in the store"
-    return [
-        f"{cell.label}: {reasons.get(cell.spec.identity) or lost}"
-        for cell in plan.cells
-        if cell.spec.identity not in finished
-    ]
+def _current(plan: Plan, parent: ParentRun) -> ParentRun:
+    """Give the parent run that counts: shards that started at the same moment may have made one each."""
+    current = plan.open_parent_run()
+    if current.run_id != parent.run_id:
+        current.start(_tags(plan))
+        with suppress(MlflowException):  # another shard may have deleted it
+            parent.client.delete_run(parent.run_id)
+    return current
+
+
+def _missing(cells: Sequence[Cell], plan: Plan, outcomes: Sequence[CellOutcome], done: set[str]) -> tuple[str, ...]:
+    """Name those of some cells that have no result, with the reason."""
+    reasons = {cell.spec.identity: "another shard has not run it yet" for cell in plan.cells}
+    reasons |= {cell.spec.identity: "its run is no longer in the store" for cell in plan.own_cells}
+    reasons |= {outcome.cell.spec.identity: outcome.reason for outcome in outcomes if outcome.reason}
+    identities = [(cell.label, cell.spec.identity) for cell in cells]
+    return tuple(f"{label}: {reasons[identity]}" for label, identity in identities if identity not in done)
 
 
 def _tags(plan: Plan) -> dict[str, str]:
-    """What the file says and the hash does not hold fast: it may be edited."""
-    judged = plan.experiment.report
-    axes = {f"{AXIS}{axis}": ", ".join(map(written, values)) for axis, values in plan.experiment.axes.items()}
+    """What the experiment file says beyond the hash: it may be edited."""
     return {
         "task": plan.experiment.task,
-        "arm": judged.arm,
-        "baseline": judged.baseline,
+        "arm": plan.experiment.report.arm,
+        "baseline": plan.experiment.report.baseline,
         BUDGET: f"{plan.budget:g}",
-        **axes,
+        AXES: json.dumps(plan.experiment.axes),
     }
 
 
-def _leave_report(report: Report, record: Record, folder: Path) -> None:
-    """Write the report into a folder and to the parent run; without a finished cell there is nothing to say."""
-    findings = report.analysis.findings
-    tags = {"cells.finished": str(len(findings.runs)), "cells.missing": str(len(findings.missing))}
-    shutil.rmtree(folder, ignore_errors=True)  # figures of an earlier one may have other names
-    folder.mkdir(parents=True)
-    if not findings.runs.empty:
-        write_report(report, folder)
-    record.write(folder, report_metrics(report), tags)
+def _report(plan: Plan, parent: ParentRun, missing: tuple[str, ...]) -> Report:
+    """Write the report into its folder and to the parent run; without a finished cell there is nothing to say."""
+    folder = plan.folder / "report"
+    with FileLock(plan.folder / "report.lock"):
+        findings = collect_findings(
+            plan.experiment,
+            parent,
+            plan.cells,
+            published=plan.published,
+            missing=missing,
+            budget=plan.budget,
+            command=plan.command,
+        )
+        shutil.rmtree(folder, ignore_errors=True)  # figures of an earlier one may have other names
+        folder.mkdir(parents=True)
+        report = make_report(findings)
+        if not findings.runs.empty:
+            write_report(report, folder)
+        tags = {"cells.finished": str(len(findings.runs)), "cells.missing": str(len(missing))}
+        parent.write_report(folder, report_metrics(report), tags)
+    return report
 
 
 @contextmanager
-def _alone(plan: Plan) -> Iterator[None]:
-    """Two runners of one comparison would meet at every cell."""
+def _locked(plan: Plan) -> Iterator[None]:
+    """Refuse a second runner of the same cells in the same folder: the two would wait for each other at every cell."""
     try:
         plan.folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(
             f"cannot write {plan.folder}: {error.strerror}; set ARELU_META_RUNS to another folder"
         ) from error
-    lock = FileLock(plan.folder / "lock")
+    lock = FileLock(plan.folder / ("shard-{}-of-{}.lock".format(*plan.shard) if plan.shard else "lock"))
     try:
         lock.acquire(timeout=0)
     except Timeout:
-        raise InputError(f"comparison {plan.name!r} is being run by another process; wait for it or end it") from None
+        what = f"comparison {plan.name!r}" if plan.shard is None else f"this shard of comparison {plan.name!r}"
+        raise InputError(f"{what} is being run by another process; wait for it or end it") from None
     try:
         yield
     finally:

@@ -4,9 +4,9 @@ from collections.abc import Callable
 import pytest
 
 from arelu_meta.comparison import overview
-from arelu_meta.comparison.grid import Cell
-from arelu_meta.comparison.job import LIVES, TRIES, Outcome, Tries
+from arelu_meta.comparison.cells import Cell
 from arelu_meta.comparison.overview import Overview
+from arelu_meta.comparison.worker import CellOutcome
 from arelu_meta.kinds.few_shot.spec import FewShotSpec
 
 
@@ -29,23 +29,23 @@ def test_time_left_counts_parts_of_cells(cell: Callable[[str], Cell], clock: lis
     """
     with Overview(4) as view:
         assert view.left() is None
-        view.begun(cell("relu"))
-        view.begun(cell("arelu"))
+        view.on_start(cell("relu"))
+        view.on_start(cell("arelu"))
         clock[0] += 50
-        view.advanced(cell("arelu"), "meta-train", 2, 4)
-        view.ended(Outcome(cell("relu"), run_id="1", seconds=50))
+        view.on_progress(cell("arelu"), "meta-train", 2, 4)
+        view.on_end(CellOutcome(cell("relu"), run_id="1", seconds=50))
         assert view.done == pytest.approx(1.25)
         assert view.left() == pytest.approx(110)
-        view.advanced(cell("arelu"), "test", 1, 2)
+        view.on_progress(cell("arelu"), "test", 1, 2)
         assert view.done == pytest.approx(1.75)
     assert capsys.readouterr().err == "1/4  relu seed 0  50 s  2 min left\n"
 
 
 def test_failures_and_notes_are_said(cell: Callable[[str], Cell], capsys):
     with Overview(1) as view:
-        view.noted("warning: once")
-        view.noted("warning: once")
-        view.ended(Outcome(cell("relu"), reason="RuntimeError: no"))
+        view.on_message("warning: once")
+        view.on_message("warning: once")
+        view.on_end(CellOutcome(cell("relu"), reason="RuntimeError: no"))
     assert capsys.readouterr().err == "warning: once\n1/1  relu seed 0  failed: RuntimeError: no\n"
 
 
@@ -53,21 +53,11 @@ def test_on_a_terminal(cell: Callable[[str], Cell], monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     monkeypatch.setenv("COLUMNS", "120")
     with Overview(2) as view:
-        view.begun(cell("arelu"))
-        view.advanced(cell("arelu"), "meta-train", 1, 4)
-        view.noted("something [happened]")
-        view.ended(Outcome(cell("arelu"), run_id="1", seconds=3))
+        view.on_start(cell("arelu"))
+        view.on_progress(cell("arelu"), "meta-train", 1, 4)
+        view.on_message("something [happened]")
+        view.on_end(CellOutcome(cell("arelu"), run_id="1", seconds=3))
     shown = capsys.readouterr().err
     assert "all cells" in shown
     assert "1.0/2" in shown
     assert "something [happened]" in shown
-
-
-def test_tries(cell: Callable[[str], Cell]):
-    """A failure is tried once more, a death three times more, wrong input never; each cell on its own account."""
-    tries, one, other = Tries(), cell("relu"), cell("arelu")
-    failed, died = Outcome(one, reason="x"), Outcome(one, reason="x", died=True)
-    assert [tries.again_after(failed) for _ in range(2)] == [True, False]
-    assert [tries.again_after(died) for _ in range(4)] == [True, True, True, False]
-    assert (TRIES, LIVES) == (2, 4)
-    assert not tries.again_after(Outcome(other, reason="wrong", final=True))

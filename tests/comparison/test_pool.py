@@ -1,28 +1,62 @@
+import multiprocessing
 import os
 import signal
 import subprocess
 import sys
+import threading
 
-from arelu_meta.comparison.environment import environment, of_threads
-from arelu_meta.comparison.pool import _without_interrupts, share_of_cores
+import pytest
 
-TELL = "import os, signal; print(os.environ['OMP_NUM_THREADS'], signal.getsignal(signal.SIGINT) is signal.SIG_IGN)"
+from arelu_meta.comparison.pool import Pool, Sender, _interrupts_ignored
+from arelu_meta.errors import InputError
+
+IGNORES = "import signal; print(signal.getsignal(signal.SIGINT) is signal.SIG_IGN)"
 
 
-def test_what_a_worker_inherits(monkeypatch):
-    """Its threads before it loads torch, and no Ctrl-C; the runner itself is as it was."""
-    monkeypatch.setenv("OMP_NUM_THREADS", "3")
-    monkeypatch.delenv("MKL_NUM_THREADS", raising=False)
-    before, handler = dict(os.environ), signal.getsignal(signal.SIGINT)
-    with environment(of_threads(7)), _without_interrupts():
-        assert os.environ["MKL_NUM_THREADS"] == os.environ["OPENBLAS_NUM_THREADS"] == "7"
-        child = subprocess.run([sys.executable, "-c", TELL], capture_output=True, text=True, check=True)
-    assert child.stdout == "7 True\n"
-    assert dict(os.environ) == before
+def test_a_worker_ignores_interrupts_from_its_first_moment():
+    """The runner itself is as it was."""
+    handler = signal.getsignal(signal.SIGINT)
+    with _interrupts_ignored():
+        child = subprocess.run([sys.executable, "-c", IGNORES], capture_output=True, text=True, check=True)
+    assert child.stdout == "True\n"
     assert signal.getsignal(signal.SIGINT) is handler
 
 
-def test_cores_are_shared_out(monkeypatch):
+def test_cores_are_shared_out(monkeypatch: pytest.MonkeyPatch):
     """Eight cores: three workers have two each; nobody has none."""
     monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: set(range(8)))
-    assert [share_of_cores(workers) for workers in (1, 2, 3, 8, 20)] == [8, 4, 2, 1, 1]
+    assert [Pool(workers)._threads for workers in (1, 2, 3, 8, 20)] == [8, 4, 2, 1, 1]
+    assert Pool(2, 3)._threads == 3
+
+
+def test_cores_are_shared_out_on_macos(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delattr(os, "sched_getaffinity")
+    monkeypatch.setattr(os, "cpu_count", lambda: 8)
+    assert Pool(2)._threads == 4
+
+
+@pytest.mark.parametrize(
+    ("workers", "threads", "message"),
+    [(0, 0, "`workers` 0 must be at least 1"), (1, -1, "`threads` -1 must be"), (1, 9999, "at most 1024")],
+)
+def test_numbers_out_of_range(workers: int, threads: int, message: str):
+    with pytest.raises(InputError, match=message):
+        Pool(workers, threads)
+
+
+def test_messages_of_two_threads_stay_whole():
+    """A warning may come from any thread of a worker; the pipe takes a long message in several parts."""
+    receiver, other = multiprocessing.Pipe()
+    send = Sender(other)
+
+    def speak(letter: str) -> None:
+        for _ in range(50):
+            send("message", letter * 100_000)
+
+    threads = [threading.Thread(target=speak, args=(letter,)) for letter in "ab"]
+    for thread in threads:
+        thread.start()
+    messages = [receiver.recv() for _ in range(100)]
+    for thread in threads:
+        thread.join()
+    assert sorted(messages) == [("message", letter * 100_000) for letter in "ab" for _ in range(50)]

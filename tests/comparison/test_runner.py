@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from arelu_meta.comparison.cells import expand
+from arelu_meta.comparison.collect import results
 from arelu_meta.comparison.experiment import read_experiment
-from arelu_meta.comparison.grid import expand
-from arelu_meta.comparison.job import Job, Listener, Outcome
-from arelu_meta.comparison.runner import Plan, compare
+from arelu_meta.comparison.runner import Plan, run_plan
+from arelu_meta.comparison.worker import CellOutcome, Job, Listener
 from arelu_meta.store.connection import open_store
 from tests.comparison import tiny
 from tests.tiny_runs import MLFLOW_WARNINGS
@@ -20,21 +21,24 @@ pytestmark = [MLFLOW_WARNINGS, pytest.mark.usefixtures("store_uri")]
 class ByOthers:
     """Finds every cell finished, as a worker does when another runner was faster, below that runner's own parent."""
 
+    count = 2
+
     def __init__(self, *lost: int) -> None:
         self.lost = lost
         """Numbers of cells whose run is deleted right after."""
 
-    def run(self, jobs: Sequence[Job], listener: Listener) -> Iterator[Outcome]:
+    def run(self, jobs: Sequence[Job], listener: Listener) -> Iterator[CellOutcome]:
         for number, job in enumerate(jobs):
             client, experiment_id = open_store(job.execution.experiment)
             tags = {**job.execution.tags, "spec_hash": job.cell.spec.identity, "mlflow.parentRunId": "another parent"}
+            tags["exec.threads"] = "1" if job.cell.values["activation"] == "relu" else str(number)
             run = client.create_run(experiment_id, tags=tags)
             client.log_metric(run.info.run_id, "test/accuracy", 0.5)
             client.set_terminated(run.info.run_id)
             if number in self.lost:
                 client.delete_run(run.info.run_id)
-            outcome = Outcome(job.cell, run_id=run.info.run_id)
-            listener.ended(outcome)
+            outcome = CellOutcome(job.cell, run_id=run.info.run_id)
+            listener.on_end(outcome)
             yield outcome
 
 
@@ -52,22 +56,50 @@ def plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Plan:
 
 
 def test_what_another_runner_finished_below_its_own_parent_is_in_the_report(plan: Plan):
-    done = compare(plan, given(ByOthers()))
-    assert len(done.findings.runs) == 4
-    assert done.findings.missing == ()
+    done = run_plan(plan, given(ByOthers()))
+    assert len(done.report.analysis.findings.runs) == 4
+    assert done.missing == ()
 
 
 def test_a_finished_run_that_is_gone_is_missing(plan: Plan):
-    done = compare(plan, given(ByOthers(2)))
-    assert len(done.findings.runs) == 3
-    assert done.findings.missing == (f"{plan.cells[2].label}: its run is no longer in the store",)
+    done = run_plan(plan, given(ByOthers(2)))
+    assert len(done.report.analysis.findings.runs) == 3
+    assert done.missing == (f"{plan.cells[2].label}: its run is no longer in the store",)
 
 
 def test_the_reason_of_a_cell_without_a_result_is_kept(plan: Plan):
     class Failing(ByOthers):
-        def run(self, jobs: Sequence[Job], listener: Listener) -> Iterator[Outcome]:
+        def run(self, jobs: Sequence[Job], listener: Listener) -> Iterator[CellOutcome]:
             yield from super().run(jobs[1:], listener)
-            yield Outcome(jobs[0].cell, reason="it broke")
+            yield CellOutcome(jobs[0].cell, reason="it broke")
 
-    done = compare(plan, given(Failing()))
-    assert done.findings.missing == (f"{plan.cells[0].label}: it broke",)
+    done = run_plan(plan, given(Failing()))
+    assert done.missing == (f"{plan.cells[0].label}: it broke",)
+
+
+def test_how_the_cells_of_each_arm_were_executed_is_collected(plan: Plan):
+    """The cells are relu, arelu, relu, arelu; two of them at once."""
+    report = run_plan(plan, given(ByOthers())).report
+    assert report.analysis.findings.execution == {
+        "relu": {"exec.threads": ("1",), "exec.workers": ("2",)},
+        "arelu": {"exec.threads": ("1", "3"), "exec.workers": ("2",)},
+    }
+
+
+def test_two_parent_runs_become_one(plan: Plan):
+    """Another shard's was made a moment earlier and showed a moment later: its own goes, and the cells move there."""
+
+    class WithEarlierParent(ByOthers):
+        def run(self, jobs: Sequence[Job], listener: Listener) -> Iterator[CellOutcome]:
+            client, experiment_id = open_store("tiny")
+            (own,) = client.search_runs([experiment_id])
+            tags = {key: value for key, value in own.data.tags.items() if not key.startswith("mlflow.")}
+            self.earlier = client.create_run(experiment_id, tags=tags, start_time=1).info.run_id
+            yield from super().run(jobs, listener)
+
+    workers = WithEarlierParent()
+    done = run_plan(plan, given(workers))
+    assert done.parent.run_id == workers.earlier
+    assert len(done.parent.ended_cells()) == len(results("tiny")) == 4
+    client, experiment_id = open_store("tiny")
+    assert len(client.search_runs([experiment_id], "tags.`comparison.hash` != ''")) == 1

@@ -6,6 +6,7 @@ import os
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Iterator, Sequence
 from contextlib import closing, redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 
 from arelu_meta.compare import main
+from arelu_meta.comparison.worker import CellOutcome, Job, Listener, run_cell
 
 ROOT = Path(__file__).parent.parent.parent
 EXPERIMENT = """
@@ -117,3 +119,22 @@ def final_table(folder: Path) -> str:
     lines = [line.split(",") for line in path.read_text().splitlines()]
     kept = [number for number, name in enumerate(lines[0]) if name != "run_id" and not name.endswith("seconds")]
     return "\n".join(",".join(line[number] for number in kept) for line in lines)
+
+
+class InProcess:
+    """Workers that run cells in this process, one after another: what a test has patched holds for them too."""
+
+    count = 1
+
+    def __enter__(self) -> "InProcess":
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        pass
+
+    def run(self, jobs: Sequence[Job], listener: Listener) -> Iterator[CellOutcome]:
+        """Run all jobs; none is retried."""
+        for job in jobs:
+            outcome = run_cell(job)
+            listener.on_end(outcome)
+            yield outcome

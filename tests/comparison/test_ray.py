@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from arelu_meta.comparison.environment import environment
+from arelu_meta.comparison.worker import environment
 from tests.comparison import tiny
 
 pytestmark = [
@@ -107,7 +107,7 @@ def test_an_interrupted_runner_closes_its_runs(
     _, err = runner.communicate(timeout=90)
     assert runner.returncode == code, err
     assert err.endswith(f"{word}\n")
-    assert "to go on where it stopped: python -m arelu_meta.compare tiny.toml --on ray" in err
+    assert "to resume: python -m arelu_meta.compare tiny.toml --on ray" in err
     assert "***" not in err  # Ray's own account of a signal
     assert [status for _, status, _ in tiny.cells(tmp_path)] == ["KILLED", "KILLED"]
 
@@ -115,8 +115,8 @@ def test_an_interrupted_runner_closes_its_runs(
 def wait_until_it_listens(port: int) -> None:
     end = time.monotonic() + 60
     while time.monotonic() < end:
-        with socket.socket() as knock:
-            if knock.connect_ex(("127.0.0.1", port)) == 0:
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
                 return
         time.sleep(0.2)
 

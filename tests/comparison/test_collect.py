@@ -1,16 +1,19 @@
-"""The metrics that may be named in an experiment are those that runs leave in the store."""
+"""What is collected of runs, and that the metrics an experiment may name are those that runs leave in the store."""
 
 from typing import Any
 
 import pytest
 
-from arelu_meta.comparison.measures import check_measure, is_share
-from arelu_meta.errors import InputError
+from arelu_meta.comparison.collect import is_share, results
+from arelu_meta.comparison.experiment import Experiment
+from arelu_meta.comparison.runner import run_comparison
 from arelu_meta.kinds.run import run
 from arelu_meta.kinds.sections import Spec
 from arelu_meta.store.tracking import Tracker
+from tests.comparison import tiny
 from tests.supervised_runs import classify_spec, finetune_spec, no_model, segment_spec, transfer_spec
-from tests.tiny_runs import tiny_spec
+from tests.tiny_images import DIGITS
+from tests.tiny_runs import MLFLOW_WARNINGS, tiny_spec
 
 __all__ = ["no_model"]  # a fixture
 
@@ -57,11 +60,6 @@ def test_measures_are_logged(kind: str, protocol: str, monkeypatch: pytest.Monke
     }
 
 
-def test_other_names_are_refused():
-    with pytest.raises(InputError, match="unknown metric of the report 'test/acc'; did you mean 'test/accuracy'"):
-        check_measure("metric", "test/acc", tiny_spec())
-
-
 def test_what_is_not_trained_or_not_watched_is_not_logged():
     """Prototypes of pixels have no training; without a choice of epoch there is no validation."""
     tested = {"test/accuracy", "test/accuracy_by_inner_step"}
@@ -69,3 +67,27 @@ def test_what_is_not_trained_or_not_watched_is_not_logged():
     last = classify_spec(evaluation={"select": "last"})
     assert {name for name in last.metrics() if name.startswith("validation/")} == set()
     assert segment_spec(evaluation={"select": "last"}).metrics() == {"train/loss", "test/dice"}
+
+
+@MLFLOW_WARNINGS
+@pytest.mark.usefixtures("store", "no_model")
+def test_metrics_of_single_layers_stay_out_of_the_table():
+    """They are there to look at in MLflow: nine columns for a network of three layers."""
+    experiment = Experiment(
+        experiment="mine",
+        summary="s",
+        title="t",
+        question="q",
+        task="digits_classify",
+        seeds=(0,),
+        settings={"data.dataset": DIGITS, "training.epochs": 1, "training.batch_size": 32},
+        grid={"network.activation": ("relu",)},
+    )
+    done = run_comparison(experiment, workers=tiny.InProcess())
+    assert done.missing == ()
+    (run,) = done.parent.ended_cells()
+    assert any(name.startswith("layers/") for name in run.data.metrics)
+    table = results("mine")
+    assert "test/accuracy" in table.columns
+    assert [name for name in table.columns if name.startswith(("layers/", "activation/", "system/"))] == []
+    assert "layers/" not in (done.folder / "runs.csv").read_text()

@@ -2,8 +2,19 @@ from pathlib import Path
 
 import pytest
 
+from arelu_meta import kinds
+from arelu_meta.comparison.cells import (
+    Cell,
+    comparison_hash,
+    expand,
+    is_same,
+    parse_only,
+    parse_shard,
+    scale_lengths,
+    scale_metric,
+    shard_of,
+)
 from arelu_meta.comparison.experiment import Experiment, read_experiment, read_published
-from arelu_meta.comparison.grid import comparison_hash, expand
 from arelu_meta.console import catalog
 from arelu_meta.console.flags import validated
 from arelu_meta.errors import InputError
@@ -128,20 +139,6 @@ def test_a_file_of_ones_own(tmp_path: Path):
     ]
 
 
-def test_published_figures_must_fit_the_grid(tmp_path: Path):
-    path = tiny.write(tmp_path, ("[report]\n", '[report]\npublished = ["p.csv"]\n'))
-    mine = read_experiment(str(path))
-    with pytest.raises(InputError, match=r"p\.csv do not exist"):
-        read_published(mine, str(path))
-    (tmp_path / "published").mkdir()
-    table = tmp_path / "published" / "p.csv"
-    table.write_text("activation,value\nrelu,1\n")
-    with pytest.raises(InputError, match="it must have activation, metric, protocol, source, value"):
-        read_published(mine, str(path))
-    table.write_text("activation,metric,value,protocol,source\nrelu,test/accuracy,1.5,paper,book\n")
-    assert [row["value"] for row in read_published(mine, str(path))] == ["1.5"]
-
-
 def test_all_built_in_experiments_are_counted():
     assert catalog.names("experiment") == sorted(BUILT_IN)
 
@@ -161,22 +158,6 @@ def test_built_in_experiments(name: str):
     assert f"python -m arelu_meta.compare {name}" in head
 
 
-def test_published_figures_are_the_papers():
-    """Spot checks against the printed tables of arXiv 2006.13858."""
-
-    def value(name: str, **where: str) -> float:
-        rows = read_published(read_experiment(name), name)
-        (found,) = [row for row in rows if where.items() <= row.items()]
-        return float(found["value"])
-
-    assert value("maml_mnist", activation="arelu", shots="1") == 92.50
-    assert value("maml_mnist", activation="gelu", shots="5") == 69.37
-    assert value("transfer_mnist_to_svhn", activation="arelu", metric="test/finetune_20") == 78.48
-    assert value("cifar100", activation="arelu", backbone="shufflenet_v2", metric="test/accuracy") == 69.63
-    assert value("segmentation", activation="relu") == 90.77
-    assert value("gain_controls", activation="arelu") == 47.78
-
-
 def test_an_axis_more_is_another_comparison():
     """Its cells may be the same runs; those of other seeds would not know their place on the new axis."""
     one = experiment(grid={"network": {"activation": ["relu", "arelu"]}}, settings={"training": {"inner_lr": 0.1}})
@@ -185,11 +166,103 @@ def test_an_axis_more_is_another_comparison():
     assert comparison_hash(one) != comparison_hash(two)
 
 
-def test_an_empty_table_among_the_settings_clears_the_tasks():
-    options = {"network": {"activation_options": {}}}
-    assert experiment(settings=options).settings == {"network.activation_options": {}}
+def test_only_and_seeds_by_words():
+    assert parse_only(["lr=1e-4", "activation=relu,arelu", "lr=0.1"]) == {
+        "lr": ("1e-4", "0.1"),
+        "activation": ("relu", "arelu"),
+    }
+    for word in ("activation", "activation="):
+        with pytest.raises(InputError, match="not of the form"):
+            parse_only([word])
+    with pytest.raises(InputError, match="`only` shots: no such axis; axes here: activation, inner_lr"):
+        expand(experiment(), only={"shots": ("1",)})
+    with pytest.raises(InputError, match="no such value; known: relu, arelu"):
+        expand(experiment(), only={"activation": ("arleu",)})
 
 
-def test_a_name_that_no_store_can_be_asked_for():
-    with pytest.raises(InputError, match=r"the name .it's. has more than letters, digits, _ . and -; rename"):
-        experiment(experiment="it's")
+def test_numbers_are_compared_as_numbers():
+    assert is_same(0.0001, "1e-4")
+    assert is_same(5, "5.0")
+    assert is_same(True, "true")
+    assert not is_same("1", "1.0")
+    assert not is_same(1.0, "relu")
+
+
+SUPERVISED = kinds.entry("classify").lengths
+
+
+def test_lengths_and_schedule_are_scaled_rounding_up():
+    """0.1 of 25 epochs are 2.5, so 3; of the milestones 10 and 20: 1 and 2; of 1 epoch: 1."""
+    values = {"training": {"epochs": 25, "milestones": (10, 20), "warmup_epochs": 1, "lr": 0.1}, "seed": 5}
+    scaled = scale_lengths(values, SUPERVISED, 0.1)
+    assert scaled == {"training": {"epochs": 3, "milestones": [1, 2], "warmup_epochs": 1, "lr": 0.1}, "seed": 5}
+    assert values["training"]["epochs"] == 25
+
+
+def test_zero_and_absence_stay():
+    training = {"iterations": 100, "halve_lr_every": None, "warmup_iterations": 0}
+    assert scale_lengths({"training": training}, kinds.entry("few_shot").lengths, 0.5)["training"] == {
+        "iterations": 50,
+        "halve_lr_every": None,
+        "warmup_iterations": 0,
+    }
+    epochs = {"training": {"epochs": 4, "freeze_epochs": 0, "milestones": ()}}
+    assert scale_lengths(epochs, SUPERVISED, 0.5) == {"training": {"epochs": 2, "freeze_epochs": 0, "milestones": []}}
+
+
+def test_no_float_dust():
+    """0.07 * 100 is 7.000000000000001 in floating point; the budget is 7 iterations, not 8."""
+    assert scale_lengths({"training": {"epochs": 100}}, SUPERVISED, 0.07)["training"]["epochs"] == 7
+
+
+def test_lengths_of_a_transfer():
+    values = {"pretraining": {"pretrain_epochs": 20}, "training": {"epochs": 20}, "report_epochs": (5, 10, 20)}
+    assert scale_lengths(values, kinds.entry("transfer").lengths, 0.1) == {
+        "pretraining": {"pretrain_epochs": 2},
+        "training": {"epochs": 2},
+        "report_epochs": [1, 2],
+    }
+    assert scale_metric("test/finetune_20", 0.1) == "test/finetune_2"
+    assert scale_metric("test/finetune_20", 1.0) == "test/finetune_20"
+
+
+def test_a_length_that_is_an_axis_is_not_scaled():
+    """2 of 4 iterations would be called 4 in tables."""
+    grid = {"network.activation": ["relu", "arelu"], "training.iterations": [4, 8]}
+    varied = experiment(grid=grid, settings={})
+    with pytest.raises(InputError, match=r"would scale training.iterations, .* an axis .*: `only` iterations=..."):
+        expand(varied, budget=0.5)
+    assert len(expand(varied)) == 12
+
+
+@pytest.mark.parametrize("budget", [0.0, -0.5, 1.5, float("nan")])
+def test_what_is_no_share(budget: float):
+    with pytest.raises(InputError, match="must be above 0 and at most 1"):
+        expand(experiment(), budget=budget)
+
+
+@pytest.mark.parametrize("count", [1, 2, 5, 12, 20])
+def test_shards_are_all_cells_each_once(count: int):
+    cells = expand(experiment())
+    shards = [shard_of(cells, (number, count)) for number in range(1, count + 1)]
+    identities = [cell.spec.identity for shard in shards for cell in shard]
+    assert sorted(identities) == sorted(cell.spec.identity for cell in cells)
+    assert max(map(len, shards)) - min(map(len, shards)) <= 1
+
+
+def test_a_shard_does_not_depend_on_the_order_of_the_file():
+    turned = {"training": {"inner_lr": [0.01, 0.1]}, "network": {"activation": ["arelu", "relu"]}}
+
+    def identities(cells: list[Cell]) -> set[str]:
+        return {cell.spec.identity for cell in shard_of(cells, (2, 3))}
+
+    cells = expand(experiment())
+    assert identities(cells) == identities(expand(experiment(grid=turned, seeds=[2, 0, 1])))
+    chosen = shard_of(cells, (2, 3))
+    assert chosen == [cell for cell in cells if cell in chosen]  # run in the order of the cells
+
+
+@pytest.mark.parametrize("text", ["0/8", "9/8", "a/b", "2", "2/", "-1/3", "1/0", "1.0/2", "2/8/9", ""])
+def test_what_is_no_shard(text: str):
+    with pytest.raises(InputError, match="is not of the form NUMBER/COUNT with 1 <= NUMBER <= COUNT, such as 2/8"):
+        parse_shard(text)

@@ -1,0 +1,181 @@
+"""A comparison in MLflow: an experiment of its name, a parent run, the cells' runs nested below it."""
+
+import json
+import math
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mlflow import MlflowClient
+from mlflow.entities import Metric, Run, RunTag
+from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
+from mlflow.utils.mlflow_tags import MLFLOW_PARENT_RUN_ID, MLFLOW_RUN_NAME, MLFLOW_RUN_NOTE
+
+from arelu_meta import __version__
+from arelu_meta.comparison.cells import Cell
+from arelu_meta.errors import InputError
+from arelu_meta.runtime.signals import hold_signals
+from arelu_meta.store.connection import experiment_exists, has_diverged, open_store
+
+NAME, HASH, CELL, STARTED = "comparison", "comparison.hash", "comparison.cell", "comparison.called"
+AXES, BUDGET = "comparison.axes", "budget"
+REPORT = "report"
+_MOST_RUNS = 50_000  # that MLflow gives at once
+
+
+@dataclass(frozen=True)
+class ParentRun:
+    """The parent run of a comparison."""
+
+    client: MlflowClient
+    experiment_id: str
+    run_id: str
+
+    def tags_for(self, cell: Cell, name: str) -> dict[str, str]:
+        """Tags that put a cell's run below this one."""
+        return {MLFLOW_PARENT_RUN_ID: self.run_id, NAME: name, CELL: cell.coordinates}
+
+    def ended_cells(self) -> list[Run]:
+        """All runs of cells below this one that have a result, in the order of the experiment file."""
+        below = f"tags.`{MLFLOW_PARENT_RUN_ID}` = '{self.run_id}'"
+        axes = json.loads(self.client.get_run(self.run_id).data.tags.get(AXES, "{}"))
+
+        def order(run: Run) -> list[int]:
+            values = coordinates(run)
+            levels = [(values[axis], axes.get(axis, [])) for axis in values if axis != "seed"]
+            return [*(known.index(value) if value in known else len(known) for value, known in levels), values["seed"]]
+
+        return sorted(ended_runs(self.client, self.experiment_id, below), key=order)
+
+    @hold_signals()
+    def adopt(self, cells: Iterable[Cell], name: str) -> set[str]:
+        """Put the runs of these cells that have a result below this run, and give the identities of the cells.
+
+        One that was run for another edition of the file is the same run, and moves here.
+        """
+        wanted = {cell.spec.identity: cell for cell in cells}
+        adopted = set()
+        for run in ended_runs(self.client, self.experiment_id, f"tags.{NAME} = '{name}'"):
+            cell = wanted.get(run.data.tags.get("spec_hash", ""))
+            if cell is not None:
+                adopted.add(cell.spec.identity)
+                for tag, value in self.tags_for(cell, name).items():
+                    if run.data.tags.get(tag) != value:
+                        self.client.set_tag(run.info.run_id, tag, value)
+        return adopted
+
+    @hold_signals()
+    def start(self, tags: Mapping[str, str]) -> None:
+        """Show it as running, with what the experiment file says of it now."""
+        self.client.update_run(self.run_id, status="RUNNING")
+        self._set_tags({**tags, STARTED: f"{time.time():.3f}"})
+
+    @hold_signals()
+    def end(self, status: str) -> None:
+        """Close it as FINISHED, FAILED or KILLED."""
+        self.client.set_terminated(self.run_id, status=status)
+
+    @hold_signals()
+    def write_report(self, folder: Path, metrics: Mapping[str, float], tags: Mapping[str, str]) -> None:
+        """Replace the report: its files as artifacts, its numbers as metrics where they have changed.
+
+        MLflow cannot delete a metric; one that the report no longer has becomes NaN.
+        """
+        files = {f"{REPORT}/{path.relative_to(folder).as_posix()}" for path in folder.rglob("*")}
+        outdated = [path for path in self._artifacts(REPORT) if path not in files]
+        if outdated:
+            repository = get_artifact_repository(self.client.get_run(self.run_id).info.artifact_uri)
+            for path in outdated:
+                repository.delete_artifacts(path)
+        self.client.log_artifacts(self.run_id, str(folder), REPORT)
+        before = self.client.get_run(self.run_id).data.metrics
+        gone = {key: math.nan for key, value in before.items() if key not in metrics and not math.isnan(value)}
+        now = int(time.time() * 1000)
+        changed = [Metric(key, value, now, 0) for key, value in {**metrics, **gone}.items() if before.get(key) != value]
+        for start in range(0, len(changed), 500):
+            self.client.log_batch(self.run_id, metrics=changed[start : start + 500])
+        self._set_tags(tags)
+
+    def _set_tags(self, tags: Mapping[str, str]) -> None:
+        self.client.log_batch(self.run_id, tags=[RunTag(key, value) for key, value in tags.items()])
+
+    def _artifacts(self, folder: str) -> Iterator[str]:
+        for entry in self.client.list_artifacts(self.run_id, folder):
+            if entry.is_dir:
+                yield from self._artifacts(entry.path)
+            else:
+                yield str(entry.path)
+
+
+def open_parent_run(name: str, identity: str, *, note: str, any_version: bool = False) -> ParentRun:
+    """Find the parent run of a comparison, or make it; one of another package version is refused.
+
+    Of several with the same identity, as two shards make that start at the same moment, the earliest counts. So this
+    may be called again later: what another shard made meanwhile is then found.
+    """
+    client, experiment_id = open_store(name)
+    parents = _parents(client, experiment_id, name)
+    others = {parent.data.tags.get("arelu_meta", "?") for parent in parents} - {__version__}
+    if others and not any_version:
+        raise InputError(
+            f"the store holds comparison {name!r} made by arelu_meta {', '.join(sorted(others))}, this is "
+            f"{__version__}; set MLFLOW_TRACKING_URI to another store, or go on in this one with `any_version`"
+        )
+    known = [parent for parent in parents if parent.data.tags[HASH] == identity]
+    if known:
+        return ParentRun(client, experiment_id, known[0].info.run_id)
+    with hold_signals():
+        tags = {NAME: name, HASH: identity, "arelu_meta": __version__, MLFLOW_RUN_NAME: name, MLFLOW_RUN_NOTE: note}
+        made = client.create_run(experiment_id, tags=tags).info.run_id
+        first = next(run for run in _parents(client, experiment_id, name) if run.data.tags[HASH] == identity)
+        if first.info.run_id != made:
+            client.delete_run(made)
+    return ParentRun(client, experiment_id, first.info.run_id)
+
+
+def latest_parent_run(name: str, budget: float = 1.0) -> ParentRun:
+    """Find the parent run that was started last, among those of a budget."""
+    if not experiment_exists(name):
+        raise InputError(f"the store holds no comparison {name!r}; run python -m arelu_meta.compare {name}")
+    client, experiment_id = open_store(name)
+    parents = _parents(client, experiment_id, name)
+    of_budget = [parent for parent in parents if parent.data.tags.get(BUDGET) == f"{budget:g}"]
+    if not of_budget:
+        others = sorted({parent.data.tags.get(BUDGET, "?") for parent in parents})
+        known = f"; it has it with budget {', '.join(others)}" if others else ""
+        raise InputError(f"the store holds no comparison {name!r} with budget {budget:g}{known}")
+    last = max(of_budget, key=lambda parent: float(parent.data.tags.get(STARTED, "0")))
+    return ParentRun(client, experiment_id, last.info.run_id)
+
+
+def coordinates(run: Run) -> dict[str, Any]:
+    """Give a run's values on the axes of the grid, and its seed."""
+    values: dict[str, Any] = json.loads(run.data.tags[CELL])
+    return values
+
+
+def ended_runs(client: MlflowClient, experiment_id: str, condition: str) -> list[Run]:
+    """Runs with a result, one of each cell: the one that finished first, else the one that diverged first.
+
+    Every part that asks whether a cell is done asks here, so that of two runs of one cell all choose the same.
+    """
+    finished = _search(client, experiment_id, f"{condition} AND attributes.status = 'FINISHED'")
+    failed = _search(client, experiment_id, f"{condition} AND attributes.status = 'FAILED'")
+    one_each: dict[str, Run] = {}
+    for runs in (finished, filter(has_diverged, failed)):
+        for run in sorted(runs, key=lambda run: (run.info.end_time, run.info.run_id)):
+            one_each.setdefault(run.data.tags.get("spec_hash", run.info.run_id), run)
+    return list(one_each.values())
+
+
+def _parents(client: MlflowClient, experiment_id: str, name: str) -> list[Run]:
+    """All parent runs of this name, the earliest first."""
+    runs = _search(client, experiment_id, f"tags.{NAME} = '{name}'")
+    parents = [run for run in runs if HASH in run.data.tags]
+    return sorted(parents, key=lambda run: (run.info.start_time, run.info.run_id))
+
+
+def _search(client: MlflowClient, experiment_id: str, condition: str) -> list[Run]:
+    return list(client.search_runs([experiment_id], condition, max_results=_MOST_RUNS))

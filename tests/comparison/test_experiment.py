@@ -1,0 +1,56 @@
+"""The experiment file: what it may say, and the published figures beside it."""
+
+from pathlib import Path
+
+import pytest
+
+from arelu_meta.comparison.experiment import read_experiment, read_published
+from arelu_meta.errors import InputError
+from tests.comparison import tiny
+from tests.comparison.test_cells import experiment
+
+
+def test_published_figures_must_fit_the_grid(tmp_path: Path):
+    path = tiny.write(tmp_path, ("[report]\n", '[report]\npublished = ["p.csv"]\n'))
+    mine = read_experiment(str(path))
+    with pytest.raises(InputError, match=r"p\.csv do not exist"):
+        read_published(mine, str(path))
+    (tmp_path / "published").mkdir()
+    table = tmp_path / "published" / "p.csv"
+    table.write_text("activation,value\nrelu,1\n")
+    with pytest.raises(InputError, match="it must have activation, metric, protocol, source, value"):
+        read_published(mine, str(path))
+    table.write_text("activation,metric,value,protocol,source\nrelu,test/accuracy,1.5,paper,book\n")
+    assert [row["value"] for row in read_published(mine, str(path))] == ["1.5"]
+
+
+def test_published_figures_are_the_papers():
+    """Spot checks against the printed tables of arXiv 2006.13858."""
+
+    def value(name: str, **where: str) -> float:
+        rows = read_published(read_experiment(name), name)
+        (found,) = [row for row in rows if where.items() <= row.items()]
+        return float(found["value"])
+
+    assert value("maml_mnist", activation="arelu", shots="1") == 92.50
+    assert value("maml_mnist", activation="gelu", shots="5") == 69.37
+    assert value("transfer_mnist_to_svhn", activation="arelu", metric="test/finetune_20") == 78.48
+    assert value("cifar100", activation="arelu", backbone="shufflenet_v2", metric="test/accuracy") == 69.63
+    assert value("segmentation", activation="relu") == 90.77
+    assert value("gain_controls", activation="arelu") == 47.78
+
+
+def test_an_empty_table_among_the_settings_clears_the_tasks():
+    options = {"network": {"activation_options": {}}}
+    assert experiment(settings=options).settings == {"network.activation_options": {}}
+
+
+def test_a_name_that_no_store_can_be_asked_for():
+    with pytest.raises(InputError, match=r"the name .it's. has more than letters, digits, _ . and -; choose"):
+        experiment(experiment="it's")
+
+
+def test_the_former_name_of_other_metrics_is_an_unknown_key(tmp_path: Path):
+    path = tiny.write(tmp_path, ("[report]\n", '[report]\nfurther = ["train/accuracy"]\n'))
+    with pytest.raises(InputError, match=r"\[report\]: unknown key 'further', known: .*other_metrics"):
+        read_experiment(str(path))
