@@ -162,7 +162,17 @@ def build(
 
 
 def check_options(name: str, options: Iterable[str]) -> None:
-    """Refuse options the network does not have, and those that come from the data and the episode."""
+    """Refuse options the network does not have, and those that come from the data and the episode.
+
+    Args:
+        name: name of a registered network
+        options: names of options
+
+    Raises:
+        InputError: the network has no such option.
+
+    >>> check_options("conv4", ["filters", "norm"])
+    """
     accepted = set(inspect.signature(_REGISTRY[name].load()).parameters)
     accepted -= {"activation", "channels", "image_size", "classes"}
     for option in options:

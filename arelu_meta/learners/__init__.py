@@ -97,15 +97,28 @@ def entries() -> list[LearnerEntry]:
 
 
 def entry(name: str) -> LearnerEntry:
-    """One method's entry."""
+    """One method's entry.
+
+    Args:
+        name: name of a method, such as `maml`
+
+    >>> entry("maml").engines
+    ('func', 'higher', 'learn2learn')
+    """
     return _REGISTRY[name]
 
 
 def check_engine(method: str, engine: str) -> None:
     """Refuse a method/engine pair that does not exist.
 
+    Args:
+        method: name of a method, such as `maml`
+        engine: name of an engine, such as `func`
+
     Raises:
         InputError: an unknown name, or a method that does not run on the engine.
+
+    >>> check_engine("maml", "higher")
     """
     supported = _REGISTRY[method].engines
     if engine not in engines.names():
