@@ -39,7 +39,7 @@ _MODULES = {
     "load": "data",
     "restore": "surgery",
     "results": "comparison.collect",
-    "run": "kinds.run",
+    "run": "kinds",
     "swap": "surgery",
 }
 __all__ = list(_MODULES)

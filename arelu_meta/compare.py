@@ -110,7 +110,7 @@ def _listing(experiment: Experiment, cells: Sequence[Cell]) -> str:
 def _run_and_print(plan: "Plan", workers: Pool | RayCluster) -> None:
     """Run a plan, print what came of it, and fail where cells that were to be run have no result."""
     from arelu_meta.comparison.runner import run_plan
-    from arelu_meta.kinds.result_text import block, where_to_look
+    from arelu_meta.kinds.results import block, where_to_look
     from arelu_meta.reporting import report_summary
     from arelu_meta.store.connection import store_uri
 

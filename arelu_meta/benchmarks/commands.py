@@ -15,9 +15,9 @@ from arelu_meta.benchmarks.timing import MethodClock
 from arelu_meta.console import catalog
 from arelu_meta.console.flags import validated
 from arelu_meta.errors import RunError
+from arelu_meta.kinds import run
 from arelu_meta.kinds.execution import Execution
 from arelu_meta.kinds.few_shot.spec import FewShotSpec
-from arelu_meta.kinds.run import run
 from arelu_meta.store.tracking import Tracker
 
 SEEDS = 5

@@ -17,13 +17,10 @@ from arelu_meta.data.batches import Batches
 from arelu_meta.data.imageset import ImageSet
 from arelu_meta.data.inputs import fit_images
 from arelu_meta.errors import RunError
-from arelu_meta.kinds.supervised_sections import OptimizationSection
-from arelu_meta.training.speedups import PLAIN, Speedups
 from arelu_meta.training.supervised import SupervisedTrainer
 
 IMAGES, CHECKED, WORKERS, SIDE = 6_400, 256, 2, 28
-SETTINGS = OptimizationSection(batch_size=BATCH, epochs=1, lr=1e-4)
-FAST = Speedups(channels_last=True, fused=True)
+LR, MOMENTUM = 1e-4, 0.9
 
 
 def bench_epoch(root: str | None = None, images: int = IMAGES, repeats: int = 3) -> Iterator[BenchReport]:
@@ -83,19 +80,22 @@ def ways_to_train(
         SupervisedTrainer(
             _network(ours),
             Batches(ours, BATCH, torch.Generator().manual_seed(0)),
-            SETTINGS,
             F.cross_entropy,
-            speedups=speedups,
+            epochs=1,
+            lr=LR,
+            momentum=MOMENTUM,
+            channels_last=fast,
+            fused=fast,
         )
-        for speedups in (PLAIN, FAST)
+        for fast in (False, True)
     ]
     network = _network(ours)
     loader = loader_like(Batches(ours, BATCH, torch.Generator().manual_seed(0)), theirs, *transform)
-    optimizer = torch.optim.SGD(network.parameters(), lr=SETTINGS.lr, momentum=SETTINGS.momentum)
+    optimizer = torch.optim.SGD(network.parameters(), lr=LR, momentum=MOMENTUM)
 
     def epoch_of(trainer: SupervisedTrainer) -> None:
         trainer.done = 0  # the settings say one epoch; each call is one
-        next(trainer.epochs())
+        next(trainer.train())
 
     def plain_loop() -> None:
         network.train()

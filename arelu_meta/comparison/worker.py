@@ -144,7 +144,7 @@ def run_cell(job: Job, bar: progress.Bar = progress.silent) -> CellOutcome:
 
 def _run_locked(job: Job, folder: "RunFolder", bar: progress.Bar, start: float) -> CellOutcome:
     from arelu_meta.comparison.parent_run import ended_runs
-    from arelu_meta.kinds.run import run
+    from arelu_meta.kinds import run
     from arelu_meta.store.connection import has_diverged, open_store
 
     client, experiment_id = open_store(job.execution.experiment)

@@ -19,11 +19,11 @@ from arelu_meta.data.inputs import inputs_of
 from arelu_meta.errors import InputError
 from arelu_meta.estimators.classifier import AdaptedTabular, ImageClassifier, adapt_tabular
 from arelu_meta.kinds.finetune.spec import PretrainedSection
-from arelu_meta.kinds.supervised_sections import OptimizationSection
+from arelu_meta.kinds.sections import OptimizationSection
 from arelu_meta.pretrained.assembly import assemble, check_memory, check_takes, fit_to_inputs
 from arelu_meta.runtime.hardware import available_memory, resolve_device
 from arelu_meta.seeding import generator, global_stream
-from arelu_meta.training.fitting import cross_entropy
+from arelu_meta.training.losses import cross_entropy
 from arelu_meta.training.supervised import SupervisedTrainer, predict
 
 IMAGE_EPOCHS, ROW_EPOCHS = 10, 200
@@ -170,9 +170,10 @@ class FineTuneClassifier(ImageClassifier):
         prepared = prepared.to(device)
         loss = cross_entropy(prepared, label_smoothing=training.label_smoothing, class_weights=training.class_weights)
         batches = Batches(prepared, training.batch_size, generator(seed, "batches"), augment=augment(training.augment))
-        trainer = SupervisedTrainer(made.network.to(device), batches, training, loss, head=made.head)
+        options = training.trainer_options()
+        trainer = SupervisedTrainer(made.network.to(device), batches, loss, head=made.head, **options)
         with global_stream(seed, "training"), torch.enable_grad():
-            for _ in trainer.epochs():
+            for _ in trainer.train():
                 pass
         self.network_ = trainer.tested.eval().requires_grad_(False)
         self.inputs_ = inputs_of(prepared)

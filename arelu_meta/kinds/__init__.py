@@ -1,16 +1,22 @@
-"""Kinds of runs by name: what a task file's `kind` stands for, and everything a kind says of itself.
+"""Kinds of runs by name: what a task file's `kind` stands for, everything a kind says of itself, and `run`.
 
-A new one is a folder here (`spec.py`, `run.py`, `result.py`) and an entry below. Listing them imports no torch.
+A new one is a folder here (`spec.py`, `run.py`, `result.py`) and an entry below; the contract test then runs it.
+Listing kinds imports no torch.
 """
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from arelu_meta.errors import InputError
 from arelu_meta.registry import Entry, Registry, load_attribute
 
 if TYPE_CHECKING:
+    from arelu_meta.console.progress import Bar
     from arelu_meta.kinds.execution import Execution
+    from arelu_meta.kinds.results import Result
     from arelu_meta.kinds.sections import Spec
+
+__all__ = ["Kind", "entry", "names", "run"]
 
 Place = tuple[str, str]  # section and key of a setting; a setting outside the sections has the section ""
 _TRAINING_LENGTHS = tuple(
@@ -36,6 +42,10 @@ class Kind(Entry):
     """what its metrics are logged over"""
     lengths: tuple[Place, ...] = _TRAINING_LENGTHS
     """settings that scale with a budget; the first is the length that the budget is measured by"""
+    prepare: str = ""
+    """builds what a run needs before it is opened, as package.module:function; for kinds that run several seeds"""
+    stackable: bool = False
+    """whether several seeds can be trained as one stacked network"""
 
     @property
     def spec_class(self) -> "type[Spec]":
@@ -71,6 +81,8 @@ _REGISTRY.add(
         execution=_TRAINING,
         command="classify",
         task="digits_classify",
+        prepare="arelu_meta.kinds.classify.run:prepare",
+        stackable=True,
     ),
     Kind(
         "transfer",
@@ -90,6 +102,7 @@ _REGISTRY.add(
         execution=_TRAINING,
         command="segment",
         task="phantom",
+        prepare="arelu_meta.kinds.segment.run:prepare",
     ),
     Kind(
         "finetune",
@@ -110,3 +123,39 @@ def names() -> list[str]:
 def entry(name: str) -> Kind:
     """One kind's entry."""
     return _REGISTRY[name]
+
+
+def run(spec: "Spec", execution: "Execution | None" = None, *, bar: "Bar | None" = None) -> "Result":
+    """Train and test what a spec says, tracked in MLflow.
+
+    Torch's threads, its random numbers and the allocator are left as they were.
+
+    Args:
+        spec: what the run is, such as a `FewShotSpec` or a `ClassifySpec`; its identity is the run's.
+        execution: how it is carried out: device, threads, experiment, resuming. Settings that the kind of run does not
+            have are left out; None: all defaults.
+        bar: shows the progress, such as `arelu_meta.console.progress.shown`; None: shows nothing.
+
+    Returns:
+        The result of the kind: the trained network, its scores, the id of its MLflow run, and `report()` as text.
+
+    Raises:
+        InputError: the spec asks for what the data, the network or this machine does not have; no run is opened.
+        RunError: the run cannot go on, such as when the loss is no longer finite.
+
+    Example:
+        >>> import arelu_meta
+        >>> from arelu_meta.kinds.classify.spec import ClassifySpec
+        >>> spec = ClassifySpec(task="mine", data={"dataset": "digits"}, training={"epochs": 1})
+        >>> result = arelu_meta.run(spec)  # doctest: +SKIP
+        >>> print(result.report())  # doctest: +SKIP
+    """
+    from arelu_meta.console import progress
+    from arelu_meta.kinds.execution import Execution
+
+    execution = execution or Execution()
+    if getattr(execution, "seeds", ""):
+        raise InputError("`seeds` are several runs; use arelu_meta.kinds.seeds.run_seeds")
+    kind = entry(spec.kind)
+    result: Result = kind.load()(spec, kind.execution_class.of(execution), bar or progress.silent)
+    return result

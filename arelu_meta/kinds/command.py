@@ -35,16 +35,15 @@ def run_command(kind: str, argv: Sequence[str] | None, *, kind_by_flag: Mapping[
         spec, execution = read_flags(kind, argv, kind_by_flag=kind_by_flag)
         from arelu_meta.console import progress
         from arelu_meta.kinds.execution import TrainingExecution
-        from arelu_meta.kinds.run import AnyResult, run
-        from arelu_meta.kinds.seeds import run_seeds
-        from arelu_meta.kinds.seeds_result import SeedsResult
+        from arelu_meta.kinds.results import Result
+        from arelu_meta.kinds.seeds import SeedsResult, run_seeds
         from arelu_meta.runtime import processes
 
-        result: AnyResult | SeedsResult
+        result: Result | SeedsResult
         if isinstance(execution, TrainingExecution) and execution.seeds:
             result = run_seeds(spec, execution, progress.shown)
         else:
-            result = run(spec, execution, bar=progress.shown)
+            result = kinds.run(spec, execution, bar=progress.shown)
         if processes.is_first():
             sys.stdout.write(result.report() + "\n")
 

@@ -9,6 +9,16 @@ from arelu_meta.errors import InputError
 from arelu_meta.kinds.sections import Section
 
 MOST_THREADS = 1024  # libraries fail in ways of their own when asked for more threads than a process may have
+_SETTINGS_IN_TAGS = ("chunk", "record_steps", "compile", "together", "channels_last", "fused")
+EXECUTION_TAGS = (
+    *("exec.threads", "exec.processes", "exec.workers", "exec.precision"),
+    *(f"exec.{name}" for name in _SETTINGS_IN_TAGS),
+)
+"""MLflow tags of a run that say how it was carried out: they can change the last digits, and are in no identity.
+
+Every run has the first four; the others where its kind has such a setting. `exec.workers` is the number of runs that a
+comparison has under way at once; it passes it on in `Execution.tags`.
+"""
 
 
 def seed_numbers(text: str) -> list[int]:
@@ -19,8 +29,8 @@ def seed_numbers(text: str) -> list[int]:
     """
     seeds: list[int] = []
     for part in text.split(",") if text else []:
-        found = re.fullmatch(r"\s*(\d+)(?:-(\d+))?\s*", part)
-        named = range(int(found[1]), int(found[2] or found[1]) + 1) if found else range(0)
+        match = re.fullmatch(r"\s*(\d+)(?:-(\d+))?\s*", part)
+        named = range(int(match[1]), int(match[2] or match[1]) + 1) if match else range(0)
         if not named:
             raise InputError(f"seeds {text!r} are not numbers and ranges such as 0-4 or 0,2,7")
         seeds += named
@@ -42,7 +52,7 @@ class Execution(Section):
     threads: Annotated[int, Field(ge=0, le=MOST_THREADS)] = 0
     """CPU threads of torch; 0 leaves the choice to torch, which takes all cores"""
     resume: bool = False
-    """go on from the last checkpoint of this very run, if there is one and the run has not finished"""
+    """continue from the last checkpoint of this very run, if there is one and the run has not finished"""
     experiment: str = "arelu_meta"
     """MLflow experiment that takes the run"""
     data_root: str = ""
@@ -56,6 +66,12 @@ class Execution(Section):
         if isinstance(execution, cls):
             return execution
         return cls(**{name: getattr(execution, name) for name in Execution.model_fields})
+
+    def run_tags(self, *, threads: int, processes: int, precision: str) -> dict[str, str]:
+        """Give the tags of a run that say how it is carried out; the arguments are what it has in fact."""
+        values: dict[str, object] = {"threads": threads, "processes": processes, "workers": 1, "precision": precision}
+        values |= {name: getattr(self, name) for name in _SETTINGS_IN_TAGS if name in type(self).model_fields}
+        return {f"exec.{name}": str(value) for name, value in values.items()}
 
 
 class EpisodeExecution(Execution):
@@ -91,8 +107,8 @@ class TrainingExecution(Execution):
     @model_validator(mode="after")
     def _consistent(self) -> "TrainingExecution":
         if self.together and not self.seeds:
-            raise InputError("--together trains several seeds as one; name them, such as --seeds 0-4")
+            raise InputError('`together` trains several seeds as one; name them, such as `seeds="0-4"`')
         for name in ("channels_last", "compile", "resume"):
             if self.together and getattr(self, name):
-                raise InputError(f"--together does not go with --{name.replace('_', '-')}; drop one of them")
+                raise InputError(f"`together` does not go with `{name}`; drop one of them")
         return self

@@ -16,7 +16,7 @@ from arelu_meta.data.inputs import fit_images
 from arelu_meta.errors import InputError
 from arelu_meta.kinds.classify.run import build_classifier
 from arelu_meta.kinds.classify.spec import ClassifySpec
-from arelu_meta.kinds.split import load_split
+from arelu_meta.kinds.session import load_split
 from arelu_meta.pictures.grad_cam import feature_maps_figure, find_layer, grad_cam, grad_cam_figure
 from arelu_meta.store.connection import attach_figure, get_run, read_artifact
 from arelu_meta.store.models import StoredModel, open_model
@@ -142,8 +142,8 @@ def _from_checkpoint(folder: Path, run_id: str, root: str | None, reason: InputE
             f"{checkpoint['run_id']}; look at that one"
         ) from reason
     spec = validated(ClassifySpec, values, f"{folder / 'spec.json'}")
-    last = spec.evaluation.select == "last"
-    split = load_split(spec.data, root=root, fit=spec.fit, train_on_validation=last)
+    last = spec.evaluation.monitored is None
+    split = load_split(spec.data, root=root, shape=spec.fit, train_on_validation=last)
     network = build_classifier(spec.network, split.train, seed=spec.seed).eval()
-    network.load_state_dict(checkpoint["fitted"]["best_state"])
+    network.load_state_dict(checkpoint["selection"]["best_state"])
     return _Trained(spec.network.activation, network, split.test, checkpoint["run_id"])

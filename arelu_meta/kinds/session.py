@@ -1,22 +1,30 @@
-"""What every kind of run has around it: a device, processes, a folder with the last checkpoint, a run in MLflow."""
+"""What every kind of run has around it: data, device, processes, a folder with the last checkpoint, an MLflow run."""
 
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 
+from arelu_meta import data
 from arelu_meta.console import progress
+from arelu_meta.data import splits
 from arelu_meta.data.imageset import ImageSet
+from arelu_meta.data.inputs import fit_images
+from arelu_meta.data.readers.omniglot import omniglot_standard
 from arelu_meta.data.splits import Split
+from arelu_meta.errors import InputError
 from arelu_meta.kinds.execution import Execution
-from arelu_meta.kinds.sections import Spec
+from arelu_meta.kinds.sections import DataSection, InputSection, Spec
 from arelu_meta.runtime import processes
 from arelu_meta.runtime.hardware import keep_freed_memory, resolve_device, threads
 from arelu_meta.store.connection import has_finished, open_store
 from arelu_meta.store.run_folder import RunFolder
 from arelu_meta.store.tracking import NoTracker, Tracker, track
+
+EVALUATION_SEED = 0  # splits, validation and test episodes are the same for every run seed and every arm
 
 
 @dataclass(frozen=True)
@@ -27,24 +35,35 @@ class Session:
     checkpoint: dict[str, Any] | None
     bar: progress.Bar
     _folder: RunFolder
+    _start: float = field(default_factory=time.monotonic)
+
+    @property
+    def seconds(self) -> float:
+        """Time since the run began, with the time up to the checkpoint of a run that was resumed."""
+        before = self.checkpoint.get("seconds", 0.0) if self.checkpoint else 0.0
+        return float(before) + time.monotonic() - self._start
 
     def save(self, state: Mapping[str, Any]) -> None:
-        """Send the metrics so far and replace the checkpoint; both at once, so that a resumed run repeats no metric."""
+        """Send the metrics so far, then replace the checkpoint.
+
+        In this order none is lost: a run killed between the two has metrics in the store that it sends again, with the
+        same steps and values, when it is resumed from the checkpoint before.
+        """
         if processes.rank() == 0:
             self.tracker.flush()
-            self._folder.save({**state, "run_id": self.tracker.run_id})
+            self._folder.save({**state, "seconds": self.seconds, "run_id": self.tracker.run_id})
 
 
 @contextmanager
 def machine(execution: Execution) -> Iterator[torch.device]:
-    """Choose device and threads, settle the allocator, and join the other processes where there are any."""
+    """Choose device and threads, and join the other processes where there are any; in the end all is as before."""
     device = resolve_device(execution.device)
     with keep_freed_memory(), threads(execution.threads), processes.process_group(device):
         yield device
 
 
 @contextmanager
-def session(
+def open_session(
     spec: Spec,
     execution: Execution,
     bar: progress.Bar,
@@ -59,18 +78,28 @@ def session(
         open_store(execution.experiment)  # first: where it cannot be used, no folder is to be left either
     folder = RunFolder(spec)
     folder.create()
-    checkpoint = _unfinished(folder.load()) if execution.resume else None
+    checkpoint = folder.load() if execution.resume else None
+    # A finished run starts anew: resumed, it would be tested and recorded a second time.
+    finished = processes.rank() == 0 and checkpoint is not None and has_finished(checkpoint["run_id"])
+    if processes.of_first(float(finished)):
+        checkpoint = None
     if processes.rank() > 0:
         yield Session(NoTracker(), checkpoint, progress.silent, folder)
         return
+    settings = spec.flat()
     tags = {
         **tags,
         "split_digest": split.digest,
         "held_out": split.held_out,
-        "kind": str(spec.flat()["kind"]),
-        "protocol": str(spec.flat()["protocol"]),
+        "kind": str(settings["kind"]),
+        "protocol": str(settings["protocol"]),
         "processes": str(processes.world_size()),
         "data_verified": str(all(images.provenance.verified for images in datasets.values())),
+        **execution.run_tags(
+            threads=torch.get_num_threads(),
+            processes=processes.world_size(),
+            precision=str(settings.get("precision", "fp32")),
+        ),
         **execution.tags,
     }
     resumed = checkpoint["run_id"] if checkpoint else None
@@ -81,7 +110,54 @@ def session(
         yield Session(tracker, checkpoint, bar, folder)
 
 
-def _unfinished(checkpoint: dict[str, Any] | None) -> dict[str, Any] | None:
-    """Start anew where the run has finished: resumed, it would be tested and recorded a second time."""
-    over = processes.rank() == 0 and checkpoint is not None and has_finished(checkpoint["run_id"])
-    return None if processes.of_first(float(over)) else checkpoint
+def load_split(
+    section: DataSection,
+    *,
+    root: str | None = None,
+    shape: InputSection | None = None,
+    train_on_validation: bool = False,
+) -> Split:
+    """Read the images, bring them to a shape, and divide them as the spec says."""
+    images = data.load(section.dataset, root=root, **section.dataset_options)
+    if shape is not None:
+        images = fit_images(images, channels=shape.channels, image_size=shape.image_size, resize=shape.resize)
+    split = divide(images, section)
+    if train_on_validation:
+        split = splits.joined(images, split)
+    split = limit(images, split, section)
+    if len(split.test) < 2:
+        raise InputError(f"{len(split.test)} test image of {section.dataset} gives no interval; at least 2 are needed")
+    return split if shape is None or shape.normalise else without_statistics(split)
+
+
+def divide(images: ImageSet, section: DataSection) -> Split:
+    """Divide images as the spec says."""
+    method = section.split
+    if method == "auto":
+        method = "published" if {"train", "test"} <= set(images.subsets) else "by_image"
+    if method == "by_image":
+        return splits.by_image(images, validation=section.validation, test=section.test, seed=EVALUATION_SEED)
+    if method == "by_class":
+        return splits.by_class(
+            images,
+            validation_classes=section.validation_classes,
+            test_classes=section.test_classes,
+            seed=EVALUATION_SEED,
+        )
+    if method == "by_group":
+        return splits.by_group(images, validation=section.validation, test=section.test, seed=EVALUATION_SEED)
+    if method == "published":
+        return splits.published(images, validation=section.validation, seed=EVALUATION_SEED)
+    return omniglot_standard(images)
+
+
+def limit(images: ImageSet, split: Split, section: DataSection) -> Split:
+    """Take as many images as the spec asks for."""
+    if section.limit_train is None and section.limit_test is None:
+        return split
+    return splits.limit(images, split, train=section.limit_train, test=section.limit_test, seed=EVALUATION_SEED)
+
+
+def without_statistics(split: Split) -> Split:
+    """Leave pixels in [0, 1], not normalised by channel."""
+    return replace(split, **{part: replace(getattr(split, part), mean=(), std=()) for part in splits.SUBSETS})

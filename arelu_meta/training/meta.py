@@ -40,7 +40,18 @@ def meta_train(
 ) -> Iterator[Iteration]:
     """Train, one update per batch of episodes, and yield after each; the caller logs, validates, saves, stops.
 
-    `done` steps were taken before (a resumed run). Under torchrun every process takes its share of each batch's tasks.
+    Under torchrun every process takes its share of each batch's episodes.
+
+    Args:
+        learner: what is trained, in place.
+        optimizer: its outer optimizer, as `make_optimizer` makes it.
+        next_episodes: gives the next batch of episodes, the same in every process.
+        iterations: outer steps of the whole training.
+        done: outer steps that were taken before, by a run that is resumed.
+        halve_lr_every: outer steps after which the learning rate is halved, again and again.
+
+    Raises:
+        DivergedError: the query loss of a batch is not finite; no update is made.
     """
     rank, world = processes.rank(), processes.world_size()
     for number in range(done + 1, iterations + 1):
@@ -48,15 +59,21 @@ def meta_train(
         episodes = next_episodes()
         mine = episodes[rank::world]
         optimizer.zero_grad()
-        outcome = _share_of_step(learner, mine, progress=(number - 1) / iterations, share=len(mine) / len(episodes))
+        # With more processes than episodes some have no share, and still take part in what follows.
+        outcome = StepOutcome(mine.query_x.new_zeros(()), mine.query_x.new_zeros(0, dtype=torch.float32))
+        if len(mine):
+            outcome = learner.meta_step(mine, progress=(number - 1) / iterations, share=len(mine) / len(episodes))
         accuracies = processes.gather_rows(outcome.accuracies, len(episodes))
         losses = processes.gather_rows(outcome.loss.expand(len(mine)), len(episodes))
         loss = losses.mean().item()
         if not math.isfinite(loss):
-            worst = _first_bad(learner, mine, total=len(episodes))
+            # Find the first episode whose loss alone is not finite, in whatever process; 0 when each is finite.
+            alone = [learner.meta_step(episode, progress=1.0, share=0.0).loss for episode in mine.chunks(1)]
+            bad = torch.tensor([not math.isfinite(one) for one in alone], dtype=torch.float32, device=losses.device)
+            worst = int(processes.gather_rows(bad, len(episodes)).argmax())
             raise DivergedError(
                 f"the query loss is {loss} at iteration {number}, episode {worst} of the batch; "
-                f"lower --inner-lr or --outer-lr, or set --clip-norm"
+                f"lower `inner_lr` or `outer_lr`, or set `clip_norm`"
             )
         processes.add_gradients(parameter for group in optimizer.param_groups for parameter in group["params"])
         optimizer.step()
@@ -67,7 +84,7 @@ def meta_train(
 
 
 def evaluate(learner: Learner, sampler: EpisodeSampler, numbers: Tensor, *, batch: int = 32) -> Tensor:
-    """Query accuracy on drawn episodes at every adaptation step, (episodes, steps + 1), in batches of tasks."""
+    """Query accuracy on drawn episodes at every adaptation step, (episodes, steps + 1), in batches of episodes."""
     return _over_batches(learner.accuracy_by_step, learner, sampler, numbers, batch)
 
 
@@ -85,17 +102,3 @@ def _over_batches(
     mine = numbers[processes.rank() :: processes.world_size()]
     rows = torch.cat([measure(sampler.episodes(part)) for part in mine.split(batch)])
     return processes.gather_rows(rows, len(numbers)).cpu()
-
-
-def _share_of_step(learner: Learner, mine: Episode, *, progress: float, share: float) -> StepOutcome:
-    """Take this process's share of an outer step, which is nothing when there are more processes than tasks."""
-    if len(mine) == 0:
-        return StepOutcome(mine.query_x.new_zeros(()), mine.query_x.new_zeros(0, dtype=torch.float32))
-    return learner.meta_step(mine, progress=progress, share=share)
-
-
-def _first_bad(learner: Learner, mine: Episode, *, total: int) -> int:
-    """Find the first episode of the batch whose loss alone is not finite, in whatever process; 0 when each is fine."""
-    losses = [learner.meta_step(episode, progress=1.0, share=0.0).loss for episode in mine.chunks(1)]
-    bad = torch.tensor([not math.isfinite(loss) for loss in losses], dtype=torch.float32, device=mine.query_x.device)
-    return int(processes.gather_rows(bad, total).argmax())

@@ -14,32 +14,47 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state, vmap
 
+from arelu_meta.activations.rrelu import RReLU
 from arelu_meta.errors import DivergedError, InputError
 from arelu_meta.runtime import processes
-from arelu_meta.training.supervised import Epoch, SupervisedTrainer, make_optimizer, right_answers, set_rate
+from arelu_meta.training.losses import count_correct
+from arelu_meta.training.supervised import Epoch, SupervisedTrainer
 
 Snapshot = dict[str, Tensor]
+DROPOUTS = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout)
+RANDOM_LAYERS = (*DROPOUTS, nn.RReLU, RReLU)
 
 
 class StackedTrainer:
-    """Trainers of one setting and several seeds, trained as one; `epochs` gives every seed's pass and weights."""
+    """Trainers of one setting and several seeds, trained as one.
+
+    Args:
+        trainers: one per seed, alike but for weights and order of batches.
+
+    Raises:
+        InputError: a setting or a layer cannot be stacked.
+    """
 
     def __init__(self, trainers: Sequence[SupervisedTrainer]) -> None:
-        check_together(trainers)
-        self.trainers, self.settings = trainers, trainers[0].settings
+        check_stackable(trainers[0])
+        self.trainers = trainers
         networks = [trainer.network.train() for trainer in trainers]
         parameters, self.buffers = stack_module_state(networks)
-        self.shape = copy.deepcopy(networks[0]).to("meta")  # what to compute; the numbers are in the stacks
+        self.skeleton = copy.deepcopy(networks[0]).to("meta")  # what to compute; the numbers are in the stacks
         holder = copy.deepcopy(networks[0])  # the optimizer groups parameters by their names in a network
         for name, _ in list(holder.named_parameters()):
-            module, _, own = name.rpartition(".")
-            setattr(holder.get_submodule(module), own, nn.Parameter(parameters[name].detach()))
+            module, _, attribute = name.rpartition(".")
+            setattr(holder.get_submodule(module), attribute, nn.Parameter(parameters[name].detach()))
         self.parameters: dict[str, Tensor] = dict(holder.named_parameters())
-        self.optimizer = make_optimizer(holder, self.settings, fused=trainers[0].speedups.fused)
+        self.optimizer = trainers[0].build_optimizer(holder)
 
-    def epochs(self) -> Iterator[list[tuple[Epoch, Snapshot]]]:
-        """Train pass after pass; after each, give every seed's figures and a copy of its weights and buffers."""
-        for number in range(1, self.settings.epochs + 1):
+    def train(self) -> Iterator[list[tuple[Epoch, Snapshot]]]:
+        """Train pass after pass; after each, give every seed's figures and a copy of its weights and buffers.
+
+        Raises:
+            DivergedError: the training loss of a seed is not finite.
+        """
+        for number in range(1, self.trainers[0].epochs + 1):
             yield self._epoch(number)
 
     def _epoch(self, number: int) -> list[tuple[Epoch, Snapshot]]:
@@ -49,45 +64,40 @@ class StackedTrainer:
         total_loss, correct = torch.zeros(seeds, device=device), torch.zeros(seeds, device=device)
         steps = len(batches[0])
         for step, numbers in enumerate(zip(*(each.orders() for each in batches), strict=True)):
-            set_rate(self.optimizer, self.settings, number - 1 + step / steps)
+            self.trainers[0].set_lr(self.optimizer, number - 1 + step / steps)
             drawn = [each.gather(some) for each, some in zip(batches, numbers, strict=True)]
-            x, y = (torch.stack(parts) for parts in zip(*drawn, strict=True))  # (seeds, N, ...)
-            loss, right = self._step(x, y)
-            total_loss += loss * len(numbers[0])
-            correct += right
-        means = (total_loss / count).tolist()
-        for place, mean in enumerate(means):
+            x, y = (torch.stack(tensors) for tensors in zip(*drawn, strict=True))  # (seeds, N, ...)
+            # The sum of all losses has each seed's own gradient in each seed's own rows.
+            self.optimizer.zero_grad()
+            loss, right = vmap(self._loss_of_one)(self.parameters, self.buffers, x, y)
+            loss.sum().backward()
+            self.optimizer.step()
+            total_loss += loss.detach() * len(numbers[0])
+            correct += right.detach()
+        means, shares = (total_loss / count).tolist(), (correct / count).tolist()
+        for index, mean in enumerate(means):
             if not math.isfinite(mean):
-                raise DivergedError(f"the training loss is {mean} in epoch {number}, network {place + 1}; lower --lr")
+                raise DivergedError(f"the training loss is {mean} in epoch {number}, network {index + 1}; lower `lr`")
         speed = count * seeds / (time.perf_counter() - start)
-        shares = (correct / count).tolist()
+        stacks = {**self.parameters, **self.buffers}
         return [
-            (Epoch(number, mean, share, speed), self._snapshot(place))
-            for place, (mean, share) in enumerate(zip(means, shares, strict=True))
+            (
+                Epoch(number, means[index], shares[index], speed),
+                {name: stack[index].detach().clone() for name, stack in stacks.items()},
+            )
+            for index in range(seeds)
         ]
 
-    def _step(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        """One update of all seeds: the sum of their losses has each seed's own gradient in each seed's own rows."""
-        self.optimizer.zero_grad()
-        loss, right = vmap(self._one)(self.parameters, self.buffers, x, y)
-        loss.sum().backward()
-        self.optimizer.step()
-        return loss.detach(), right.detach()
-
-    def _one(self, parameters: dict[str, Tensor], buffers: dict[str, Tensor], x: Tensor, y: Tensor) -> Any:
-        output = functional_call(self.shape, (parameters, buffers), (x,))
-        return self.trainers[0].loss(output, y), right_answers(output.detach(), y)
-
-    def _snapshot(self, place: int) -> Snapshot:
-        stacks = {**self.parameters, **self.buffers}
-        return {name: stack[place].detach().clone() for name, stack in stacks.items()}
+    def _loss_of_one(self, parameters: dict[str, Tensor], buffers: dict[str, Tensor], x: Tensor, y: Tensor) -> Any:
+        output = functional_call(self.skeleton, (parameters, buffers), (x,))
+        return self.trainers[0].loss(output, y), count_correct(output.detach(), y)
 
 
-class Replayed(SupervisedTrainer):
+class ReplayedTrainer(SupervisedTrainer):
     """A training that has taken place: gives its epochs again, each with the weights of that time."""
 
     def __init__(self, trainer: SupervisedTrainer, past: Sequence[tuple[Epoch, Snapshot]]) -> None:
-        super().__init__(trainer.network, trainer.batches, trainer.settings, trainer.loss, speedups=trainer.speedups)
+        super().__init__(trainer.network, trainer.batches, trainer.loss, epochs=trainer.epochs)
         self.past = past
 
     def _epoch(self, number: int) -> Epoch:
@@ -97,30 +107,25 @@ class Replayed(SupervisedTrainer):
         return epoch
 
     def state_dict(self) -> dict[str, Any]:
-        """Weights of that time; optimizer and batches were the stacked training's, so it cannot be gone on with."""
+        """Weights of that time; optimizer and batches were the stacked training's, so it cannot be resumed."""
         return {**super().state_dict(), "replayed": True}
 
 
-def check_together(trainers: Sequence[SupervisedTrainer]) -> None:
+def check_stackable(trainer: SupervisedTrainer) -> None:
     """Refuse what stacked networks cannot do, or would do otherwise than one by one."""
-    settings = trainers[0].settings
     unsupported = {
-        "--accumulate": settings.accumulate > 1,
-        "--clip-norm": settings.clip_norm is not None,
-        "--ema": settings.ema > 0,
-        "--freeze-epochs": settings.freeze_epochs > 0,
-        "--precision": settings.precision != "fp32",
+        "`accumulate`": trainer.accumulate > 1,
+        "`clip_norm`": trainer.clip_norm is not None,
+        "`ema`": trainer.ema > 0,
+        "`freeze_epochs`": trainer.freeze_epochs > 0,
+        "`precision`": trainer.precision != "fp32",
         "torchrun": processes.world_size() > 1,
     }
     for name, used in unsupported.items():
         if used:
-            raise InputError(f"--together does not go with {name}; drop one of them")
-    random = [module for module in trainers[0].network.modules() if _draws(module)]
-    if random:
-        raise InputError(
-            f"--together cannot give each seed its own random numbers in {type(random[0]).__name__}; drop --together"
-        )
-
-
-def _draws(module: nn.Module) -> bool:
-    return isinstance(module, nn.modules.dropout._DropoutNd) or "RReLU" in type(module).__name__
+            raise InputError(f"`together` does not go with {name}; drop one of them")
+    for module in trainer.network.modules():
+        if isinstance(module, RANDOM_LAYERS):
+            raise InputError(
+                f"`together` cannot give each seed its own random numbers in {type(module).__name__}; drop `together`"
+            )

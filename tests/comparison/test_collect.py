@@ -7,7 +7,7 @@ import pytest
 from arelu_meta.comparison.collect import is_share, results
 from arelu_meta.comparison.experiment import Experiment
 from arelu_meta.comparison.runner import run_comparison
-from arelu_meta.kinds.run import run
+from arelu_meta.kinds import run
 from arelu_meta.kinds.sections import Spec
 from arelu_meta.store.tracking import Tracker
 from tests.comparison import tiny

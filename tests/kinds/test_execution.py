@@ -2,7 +2,7 @@ import pytest
 from pydantic import ValidationError
 
 from arelu_meta.errors import InputError
-from arelu_meta.kinds.execution import EpisodeExecution, Execution, TrainingExecution, seed_numbers
+from arelu_meta.kinds.execution import EXECUTION_TAGS, EpisodeExecution, Execution, TrainingExecution, seed_numbers
 
 
 def test_seed_numbers():
@@ -26,10 +26,10 @@ def test_a_seed_named_twice():
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        ({"together": True}, "name them, such as --seeds 0-4"),
-        ({"together": True, "seeds": "0-1", "channels_last": True}, "does not go with --channels-last"),
-        ({"together": True, "seeds": "0-1", "compile": True}, "does not go with --compile"),
-        ({"together": True, "seeds": "0-1", "resume": True}, "does not go with --resume"),
+        ({"together": True}, 'name them, such as `seeds="0-4"`'),
+        ({"together": True, "seeds": "0-1", "channels_last": True}, "does not go with `channels_last`"),
+        ({"together": True, "seeds": "0-1", "compile": True}, "does not go with `compile`"),
+        ({"together": True, "seeds": "0-1", "resume": True}, "does not go with `resume`"),
         ({"seeds": "x"}, "are not numbers"),
     ],
 )
@@ -51,3 +51,20 @@ def test_settings_of_one_kind_of_run_serve_another():
     assert (episodes.threads, episodes.experiment, episodes.chunk) == (2, "mine", 0)
     assert TrainingExecution.of(EpisodeExecution(chunk=4, resume=True)) == TrainingExecution(resume=True)
     assert TrainingExecution.of(training) is training
+
+
+def test_tags_say_how_a_run_is_carried_out():
+    tags = TrainingExecution(fused=True).run_tags(threads=3, processes=2, precision="bf16")
+    assert tags == {
+        "exec.threads": "3",
+        "exec.processes": "2",
+        "exec.workers": "1",
+        "exec.precision": "bf16",
+        "exec.compile": "False",
+        "exec.together": "False",
+        "exec.channels_last": "False",
+        "exec.fused": "True",
+    }
+    episodes = EpisodeExecution(chunk=4).run_tags(threads=1, processes=1, precision="fp32")
+    assert (episodes["exec.chunk"], episodes["exec.record_steps"]) == ("4", "True")
+    assert set(tags) | set(episodes) == set(EXECUTION_TAGS)

@@ -6,10 +6,10 @@ import torch
 from matplotlib.figure import Figure
 
 from arelu_meta.errors import InputError
+from arelu_meta.kinds import run
 from arelu_meta.kinds.execution import TrainingExecution
 from arelu_meta.kinds.look import look_into
-from arelu_meta.kinds.run import run
-from arelu_meta.kinds.split import load_split
+from arelu_meta.kinds.session import load_split
 from arelu_meta.look import main
 from arelu_meta.pictures.grad_cam import grad_cam
 from tests.supervised_runs import artifacts, classify_spec, finetune_spec, segment_spec, transfer_spec
@@ -42,7 +42,7 @@ def test_grad_cam_is_that_of_the_runs_own_network_and_test_images(tmp_path, monk
     result, drawn = trained(), {}
     monkeypatch.setattr("arelu_meta.kinds.look.grad_cam_figure", lambda _, maps, **__: drawn.update(maps) or Figure())
     look_into([result.run_id], layer="block1", images=2, out=tmp_path)
-    test = load_split(result.spec.data, fit=result.spec.fit).test
+    test = load_split(result.spec.data, shape=result.spec.fit).test
     numbers = torch.tensor([0, 20])
     wanted = grad_cam(result.network, test.pixels(numbers), test.labels[numbers], layer="block1")
     assert wanted.max() > 0

@@ -1,4 +1,4 @@
-"""Whole runs: what they store_uri, how they end, how they go on."""
+"""Whole runs: what they store, how they end, how they are resumed."""
 
 from pathlib import Path
 
@@ -12,9 +12,9 @@ from torch import Tensor, nn
 from arelu_meta import learners, maml
 from arelu_meta.data.episodes import EpisodeSampler
 from arelu_meta.errors import InputError, RunError
+from arelu_meta.kinds import run
 from arelu_meta.kinds.execution import Execution
 from arelu_meta.kinds.few_shot.run import check_forward
-from arelu_meta.kinds.run import run
 from arelu_meta.store.run_folder import RunFolder
 from tests.tiny_runs import MLFLOW_WARNINGS, interrupted_after, metric_history, tiny_spec
 

@@ -1,12 +1,19 @@
 import hashlib
 import json
+from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
-from arelu_meta import kinds
+from arelu_meta.console.flags import validated
+from arelu_meta.errors import InputError
+from arelu_meta.kinds.classify.spec import ClassifySpec
 from arelu_meta.kinds.execution import Execution
 from arelu_meta.kinds.few_shot.spec import FewShotSpec
+from arelu_meta.kinds.sections import OptimizationSection
+from arelu_meta.kinds.segment.spec import SegmentSpec
+from arelu_meta.kinds.transfer.spec import TransferSpec
+from tests.supervised_runs import classify_spec, finetune_spec, segment_spec, transfer_spec
 
 
 def made(**sections) -> FewShotSpec:
@@ -94,10 +101,6 @@ def test_round_trip_through_json():
     assert FewShotSpec.model_validate_json(spec.model_dump_json()) == spec
 
 
-def test_kinds():
-    assert kinds.entry("few_shot").spec_class is FewShotSpec
-
-
 def test_defaults_are_the_papers():
     """Five inner steps, 32 tasks, 100 iterations, learning rate 0.005."""
     training = made().training
@@ -114,3 +117,107 @@ def test_every_setting_says_what_it_is():
 
 def test_execution_is_no_part_of_the_identity():
     assert not set(Execution.model_fields) & set(made().flat())
+
+
+BAD: list[dict[str, Any]] = [
+    {"lr": 0},
+    {"lr": float("inf")},
+    {"momentum": 1.0},
+    {"weight_decay": -0.1},
+    {"activation_lr_multiplier": -1},
+    {"layer_decay": 0},
+    {"layer_decay": 1.5},
+    {"batch_size": 0},
+    {"accumulate": 0},
+    {"epochs": 0},
+    {"warmup_epochs": -1},
+    {"freeze_epochs": -1},
+    {"label_smoothing": 1.0},
+    {"clip_norm": 0},
+    {"ema": 1.0},
+    {"patience": 0},
+    {"schedule": "linear"},
+    {"augment": "flip"},
+    {"precision": "fp8"},
+    {"optimizer": "lion"},
+    {"learning_rate": 0.1},
+]
+
+
+@pytest.mark.parametrize("settings", BAD, ids=str)
+def test_training_values_out_of_range_are_refused(settings: dict[str, Any]):
+    with pytest.raises(ValidationError):
+        OptimizationSection(**settings)
+
+
+@pytest.mark.parametrize("settings", [{"momentum": 0}, {"ema": 0}, {"layer_decay": 1}, {"weight_decay": 0}], ids=str)
+def test_ends_of_the_ranges_are_accepted(settings: dict[str, Any]):
+    ((name, value),) = settings.items()
+    assert getattr(OptimizationSection(**settings), name) == value
+
+
+def test_words_for_nothing():
+    section = OptimizationSection(clip_norm="none", patience="none")
+    assert section.clip_norm is None
+    assert section.patience is None
+
+
+def test_step_needs_milestones():
+    with pytest.raises(ValidationError, match="schedule 'step' needs `milestones`, such as 50 75"):
+        OptimizationSection(schedule="step")
+    assert OptimizationSection(schedule="step", milestones=[5, 7]).milestones == (5, 7)
+
+
+@pytest.mark.parametrize("settings", [{"optimizer": "adam"}, {"momentum": 0}])
+def test_nesterov_needs_momentum_of_sgd(settings: dict[str, Any]):
+    with pytest.raises(ValidationError, match="Nesterov momentum is for optimizer 'sgd' with momentum above 0"):
+        OptimizationSection(nesterov=True, **settings)
+    assert OptimizationSection(nesterov=True).nesterov
+
+
+@pytest.mark.parametrize("epochs", [[], [0, 1], [1, 3]])
+def test_reported_epochs_must_be_reached(epochs: list[int]):
+    with pytest.raises(ValidationError, match="must lie between 1 and epochs = 2"):
+        transfer_spec(report_epochs=epochs)
+
+
+def test_one_line_for_wrong_files():
+    values = {"task": "mine", "data": {"dataset": "digits"}, "training": {"epoch": 3}}
+    with pytest.raises(InputError, match=r"mine.toml \[training\]: unknown key 'epoch', did you mean 'epochs'\?"):
+        validated(ClassifySpec, values, "mine.toml")
+    with pytest.raises(InputError, match=r"mine.toml \[domains\]: target is missing"):
+        validated(TransferSpec, {"task": "mine", "domains": {"source": "digits"}}, "mine.toml")
+
+
+@pytest.mark.parametrize("make", [classify_spec, transfer_spec, segment_spec])
+def test_every_change_of_a_supervised_spec_is_another_identity(make):
+    same = make()
+    assert same.identity == make(summary="words").identity
+    assert len({same.identity, make(seed=1).identity, make(training={"lr": 0.5}).identity}) == 3
+    assert same.flat()["lr"] == same.training.lr
+
+
+def test_a_segmenter_is_no_backbone_of_a_classifier():
+    with pytest.raises(ValidationError, match="unknown backbone 'unet'"):
+        classify_spec(network={"backbone": "unet"})
+
+
+def test_a_setting_that_came_later_is_no_part_of_the_identity_at_its_default():
+    """The identity of a segmentation run is what it was before its network could be chosen."""
+    spec = SegmentSpec(task="mine", data={"dataset": "phantom"})
+    content = json.loads(spec.model_dump_json())
+    del content["summary"], content["network"]["backbone"]
+    assert spec.identity == hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+    other = spec.model_copy(update={"network": spec.network.model_copy(update={"backbone": "another"})})
+    assert other.identity != spec.identity
+
+
+@pytest.mark.parametrize("make", [classify_spec, transfer_spec, finetune_spec])
+def test_augmentations_of_masks_are_refused_where_there_are_none(make):
+    with pytest.raises(ValidationError, match="augment 'affine' is not for this kind of run; use none or shift"):
+        make(training={"augment": "affine"})
+
+
+def test_augmentations_that_move_no_masks_are_refused_where_there_are_some():
+    with pytest.raises(ValidationError, match="augment 'shift' is not for this kind of run; use none or affine"):
+        segment_spec(training={"augment": "shift"})

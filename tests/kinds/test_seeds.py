@@ -1,11 +1,17 @@
+import dataclasses
+import gc
+import weakref
+
 import numpy as np
 import pytest
 from mlflow import MlflowClient
 
+from arelu_meta import kinds
 from arelu_meta.errors import InputError
+from arelu_meta.kinds import run
+from arelu_meta.kinds.classify import run as classify
 from arelu_meta.kinds.execution import TrainingExecution
-from arelu_meta.kinds.run import run
-from arelu_meta.kinds.seeds import run_seeds
+from arelu_meta.kinds.seeds import SeedScore, SeedsResult, run_seeds
 from tests.supervised_runs import artifacts, classify_spec, segment_spec
 from tests.tiny_runs import MLFLOW_WARNINGS, metric_history
 
@@ -20,11 +26,11 @@ def seeds(text: str, **flags: object) -> TrainingExecution:
 
 
 def test_every_seed_is_the_run_it_is_alone_and_is_not_repeated(store_uri):
-    """Seed 1 alone, then 0 to 2: seed 1 is found; the others have identities, metrics and figures of their own."""
+    """Seed 1 alone, then 0 to 2: 1 is not repeated; the others have identities, metrics and figures of their own."""
     spec = classify_spec(**GENTLE)
     alone = run(spec.model_copy(update={"seed": 1}), PLAIN)
     result = run_seeds(spec, seeds("0-2"))
-    assert [each.found for each in result.seeds] == [False, True, False]
+    assert [each.finished_before for each in result.seeds] == [False, True, False]
     assert result.seeds[1].run_id == alone.run_id
     assert result.seeds[1].score == pytest.approx(alone.test.mean)
     assert result.test.mean == pytest.approx(np.mean([each.score for each in result.seeds]))
@@ -33,7 +39,7 @@ def test_every_seed_is_the_run_it_is_alone_and_is_not_repeated(store_uri):
         assert stored.info.status == "FINISHED"
         assert stored.data.params["seed"] == str(seed)
         assert stored.data.tags["spec_hash"] == spec.model_copy(update={"seed": seed}).identity
-    assert [each.found for each in run_seeds(spec, seeds("2,0")).seeds] == [True, True]
+    assert [each.finished_before for each in run_seeds(spec, seeds("2,0")).seeds] == [True, True]
 
 
 def test_together_is_one_by_one(store_uri):
@@ -56,23 +62,78 @@ def test_together_is_one_by_one(store_uri):
 @pytest.mark.usefixtures("store")
 def test_segmentation_one_by_one():
     result = run_seeds(segment_spec(training={"epochs": 1}), seeds("0-1"))
-    assert result.measure == "Dice"
     assert len({each.run_id for each in result.seeds}) == 2
     again = run_seeds(segment_spec(training={"epochs": 1}), seeds("0-1"))
     assert [each.score for each in again.seeds] == pytest.approx([each.score for each in result.seeds])
-    assert all(each.found for each in again.seeds)
+    assert all(each.finished_before for each in again.seeds)
 
 
 def test_wrong_input_opens_no_run(store, statuses, monkeypatch):
-    with pytest.raises(InputError, match="--seed 3 and --seeds 0-1 both name seeds"):
+    with pytest.raises(InputError, match="`seed=3` and `seeds=0-1` both name seeds"):
         run_seeds(classify_spec(seed=3), seeds("0-1"))
-    with pytest.raises(InputError, match="--together is for classifiers"):
+    with pytest.raises(InputError, match="`together` is for classifiers"):
         run_seeds(segment_spec(), seeds("0-1", together=True))
-    with pytest.raises(InputError, match="--together does not go with --ema"):
+    with pytest.raises(InputError, match="`together` does not go with `ema`"):
         run_seeds(classify_spec(training={"ema": 0.5}), seeds("0-1", together=True))
-    with pytest.raises(InputError, match=r"are several runs; use runs\.seeds\.run_seeds"):
+    with pytest.raises(InputError, match=r"are several runs; use arelu_meta\.kinds\.seeds\.run_seeds"):
         run(classify_spec(), seeds("0-1"))
     monkeypatch.setenv("WORLD_SIZE", "2")
     with pytest.raises(InputError, match="start it without torchrun"):
         run_seeds(classify_spec(), seeds("0-1"))
     assert statuses(store) == []
+
+
+@pytest.mark.usefixtures("store")
+def test_networks_are_built_one_at_a_time(monkeypatch):
+    """When a network is built, those of the seeds before are gone."""
+    built, alive = [], []
+
+    def prepare(*arguments, **options):
+        gc.collect()
+        alive.append(sum(network() is not None for network in built))
+        prepared = classify.prepare(*arguments, **options)
+        built.append(weakref.ref(prepared.trainer.network))
+        return prepared
+
+    entry = dataclasses.replace(kinds.entry("classify"), prepare=f"{__name__}:prepare")
+    monkeypatch.setitem(globals(), "prepare", prepare)
+    monkeypatch.setattr(kinds, "entry", lambda _: entry)
+    run_seeds(classify_spec(training={"epochs": 1}), seeds("0-2"))
+    assert alive == [0, 0, 0]
+
+
+def result(*scores: float, found: int = 0, **sections: object) -> SeedsResult:
+    seeds = [SeedScore(seed, score, f"run{seed}", finished_before=seed < found) for seed, score in enumerate(scores)]
+    return SeedsResult(classify_spec(**sections), seeds, 1.0, "sqlite:///mlflow.db")
+
+
+def test_interval_over_seeds_by_hand():
+    """0.5, 0.6, 0.7: mean 0.6, deviation 0.1, t(0.975, 2) = 4.3027, so 4.3027 * 0.1 / sqrt(3) = 0.2484."""
+    report = result(0.5, 0.6, 0.7).report()
+    assert "test accuracy  60.00 % ± 24.84 (n = 3), 95 % interval over seeds" in report
+    assert "finished before" not in report
+    assert [line.split()[:3] for line in report.splitlines()[-3:]] == [
+        ["0", "50.00", "run0"],
+        ["1", "60.00", "run1"],
+        ["2", "70.00", "run2"],
+    ]
+
+
+def test_one_seed_has_no_interval():
+    assert result(0.5).test is None
+    assert "50.00 % (n = 1, no interval)" in result(0.5).report()
+
+
+def test_finished_runs_and_parts_of_the_set_are_said():
+    report = result(0.5, 0.6, 0.7, found=2, data={"limit_train": 90}).report()
+    assert "2 of 3 runs were finished before" in report
+    assert "at most 90 images to train on, drawn class by class" in report
+    assert report.splitlines()[-1].endswith("run2")
+
+
+def test_segmentation_and_the_papers_protocol():
+    spec = segment_spec(evaluation={"protocol": "paper"})
+    report = SeedsResult(spec, [SeedScore(0, 0.5, "a", finished_before=False)], 1.0, "x").report()
+    assert report.startswith("arelu in unet: tests.tiny_images:discs (task tiny), adam lr 0.01, protocol paper, 1")
+    assert "best test epoch, Dice" in report
+    assert result(0.5, 0.7).test.mean == pytest.approx(0.6)

@@ -3,10 +3,10 @@
 import pytest
 import torch
 
+from arelu_meta.kinds import run
 from arelu_meta.kinds.execution import Execution
 from arelu_meta.kinds.finetune.run import prepare
 from arelu_meta.kinds.finetune.spec import FineTuneSpec
-from arelu_meta.kinds.run import run
 from tests.data.conftest import published_data
 from tests.supervised_runs import no_model
 from tests.tiny_runs import MLFLOW_WARNINGS

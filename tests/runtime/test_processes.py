@@ -123,7 +123,6 @@ from arelu_meta.data.imageset import ImageSet
 from arelu_meta.training.meta import make_optimizer, meta_train
 from arelu_meta.training.supervised import SupervisedTrainer
 from arelu_meta.errors import RunError
-from arelu_meta.kinds.supervised_sections import OptimizationSection
 from tests.learners.small_problems import episodes, own_net
 
 with processes.process_group(torch.device("cpu")):
@@ -148,12 +147,11 @@ with processes.process_group(torch.device("cpu")):
     # An overflow of one process is seen by all: no step is taken, and the weights stay.
     layer = torch.nn.Linear(1, 1, bias=False)
     start = layer.weight.item()
-    settings = OptimizationSection(precision="fp16", batch_size=2, epochs=1, lr=0.1)
     images = ImageSet("two", torch.zeros(2, 1, 1, 1, dtype=torch.uint8), torch.tensor([0, 1]), ("a", "b"))
     overflow = lambda output, labels: output.sum() * (float("inf") if rank == 1 else 1.0)
     batches = Batches(images, 2, torch.Generator().manual_seed(0))
-    trainer = SupervisedTrainer(torch.nn.Sequential(torch.nn.Flatten(), layer), batches, settings, overflow)
-    trainer.scaler = torch.amp.GradScaler("cpu")
+    network = torch.nn.Sequential(torch.nn.Flatten(), layer)
+    trainer = SupervisedTrainer(network, batches, overflow, precision="fp16", epochs=1, lr=0.1)
     trainer._step(torch.arange(2), 1.0, last=True)
     assert layer.weight.item() == start
 

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from arelu_meta.export import main
+from arelu_meta.kinds import run
 from arelu_meta.kinds.finetune.run import prepare
-from arelu_meta.kinds.run import run
 from arelu_meta.store import formats
 from tests.supervised_runs import finetune_spec
 from tests.tiny_runs import MLFLOW_WARNINGS

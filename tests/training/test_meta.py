@@ -81,7 +81,7 @@ def test_the_outer_rate_is_halved_again_and_again():
 @pytest.mark.parametrize("start", [float("nan"), float("inf")])
 def test_a_loss_that_is_not_finite_ends_training_before_the_update(start):
     learner = Quadratic(start)
-    with pytest.raises(DivergedError, match=r"at iteration 1, episode 0 of the batch; lower --inner-lr or --outer-lr"):
+    with pytest.raises(DivergedError, match=r"at iteration 1, episode 0 of the batch; lower `inner_lr` or `outer_lr`"):
         train(learner, iterations=2)
     assert learner.network.weight.item() == pytest.approx(start, nan_ok=True)
 

@@ -8,9 +8,8 @@ from arelu_meta import activations, backbones
 from arelu_meta.data.augment import shift
 from arelu_meta.data.imageset import ImageSet
 from arelu_meta.errors import DivergedError, InputError
-from arelu_meta.kinds.supervised_sections import OptimizationSection
-from arelu_meta.training.fitting import cross_entropy
-from arelu_meta.training.stacked import Replayed, StackedTrainer
+from arelu_meta.training.losses import cross_entropy
+from arelu_meta.training.stacked import ReplayedTrainer, StackedTrainer
 from arelu_meta.training.supervised import SupervisedTrainer
 from tests.training.doubled import DoubleBatches
 
@@ -33,10 +32,9 @@ def trainer(seed: int, name: str = "mnist_conv", activation: str = "arelu", **se
         classes=3,
         **({"norm": "running", "filters": 4} if name == "conv4" else {}),
     ).double()
-    section = OptimizationSection(**{"batch_size": 8, "epochs": 2, "lr": 0.02, **settings})
     batches = DoubleBatches(images(), 8, torch.Generator().manual_seed(seed), augment=shift)
-    loss = cross_entropy(images(), label_smoothing=section.label_smoothing)
-    return SupervisedTrainer(network, batches, section, loss)
+    loss = cross_entropy(images(), label_smoothing=settings.pop("label_smoothing", 0.0))
+    return SupervisedTrainer(network, batches, loss, **{"epochs": 2, "lr": 0.02, **settings})
 
 
 SETTINGS = [
@@ -52,8 +50,8 @@ SETTINGS = [
 def test_weights_are_those_of_separate_trainings(name: str, settings: dict[str, Any]):
     """In float64, after two epochs with augmentation: weights, and batch norm's running statistics, to 1e-10."""
     apart = [trainer(seed, name, **settings) for seed in SEEDS]
-    figures = [list(one.epochs()) for one in apart]
-    together = list(StackedTrainer([trainer(seed, name, **settings) for seed in SEEDS]).epochs())
+    figures = [list(one.train()) for one in apart]
+    together = list(StackedTrainer([trainer(seed, name, **settings) for seed in SEEDS]).train())
     for place, one in enumerate(apart):
         epoch, weights = together[-1][place]
         wanted = one.network.state_dict()
@@ -68,9 +66,9 @@ def test_weights_are_those_of_separate_trainings(name: str, settings: dict[str, 
 
 def test_replayed_epochs_have_the_weights_of_their_time():
     stacked = StackedTrainer([trainer(seed) for seed in SEEDS])
-    passes = list(stacked.epochs())
-    again = Replayed(trainer(SEEDS[1]), [epochs[1] for epochs in passes])
-    for number, epoch in enumerate(again.epochs()):
+    passes = list(stacked.train())
+    again = ReplayedTrainer(trainer(SEEDS[1]), [epochs[1] for epochs in passes])
+    for number, epoch in enumerate(again.train()):
         wanted, weights = passes[number][1]
         assert epoch == wanted
         assert all(torch.equal(value, weights[key]) for key, value in again.network.state_dict().items())
@@ -78,18 +76,19 @@ def test_replayed_epochs_have_the_weights_of_their_time():
 
 
 @pytest.mark.parametrize(
-    ("settings", "flag"),
+    "settings",
     [
-        ({"accumulate": 2}, "--accumulate"),
-        ({"clip_norm": 1.0}, "--clip-norm"),
-        ({"ema": 0.5}, "--ema"),
-        ({"freeze_epochs": 1}, "--freeze-epochs"),
-        ({"precision": "bf16"}, "--precision"),
+        {"accumulate": 2},
+        {"clip_norm": 1.0},
+        {"ema": 0.5},
+        {"freeze_epochs": 1},
+        {"precision": "bf16"},
     ],
     ids=str,
 )
-def test_what_cannot_be_stacked_is_refused(settings: dict[str, Any], flag: str):
-    with pytest.raises(InputError, match=f"--together does not go with {flag}"):
+def test_what_cannot_be_stacked_is_refused(settings: dict[str, Any]):
+    (name,) = settings
+    with pytest.raises(InputError, match=f"`together` does not go with `{name}`"):
         StackedTrainer([trainer(seed, **settings) for seed in SEEDS])
 
 
@@ -106,15 +105,15 @@ def test_random_layers_are_refused():
 def test_a_loss_that_is_not_finite_names_the_network():
     broken = [trainer(seed) for seed in SEEDS]
     nn.init.constant_(broken[1].network.head.bias, torch.inf)
-    with pytest.raises(DivergedError, match="in epoch 1, network 2; lower --lr"):
-        list(StackedTrainer(broken).epochs())
+    with pytest.raises(DivergedError, match="in epoch 1, network 2; lower `lr`"):
+        list(StackedTrainer(broken).train())
 
 
-def test_a_checkpoint_of_a_replay_cannot_be_gone_on_with():
-    """Optimizer and order of batches are not those of that epoch; after the last one nothing is gone on with."""
+def test_a_checkpoint_of_a_replay_cannot_be_resumed():
+    """Optimizer and order of batches are not those of that epoch; after the last one there is nothing to resume."""
     stacked = StackedTrainer([trainer(seed) for seed in SEEDS])
-    again = Replayed(trainer(SEEDS[1]), [epochs[1] for epochs in stacked.epochs()])
-    first, *_, last = [(epoch.number, again.state_dict()) for epoch in again.epochs()]
-    with pytest.raises(InputError, match="written by --together, which cannot be gone on with; drop --resume"):
+    again = ReplayedTrainer(trainer(SEEDS[1]), [epochs[1] for epochs in stacked.train()])
+    first, *_, last = [(epoch.number, again.state_dict()) for epoch in again.train()]
+    with pytest.raises(InputError, match="written with `together`, which cannot be resumed; drop `resume`"):
         trainer(SEEDS[1]).load_state_dict(first[1])
     trainer(SEEDS[1]).load_state_dict(last[1])

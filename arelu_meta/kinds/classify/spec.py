@@ -2,37 +2,40 @@
 
 from typing import Literal
 
-from pydantic import model_validator
-
 from arelu_meta.kinds.sections import (
     DataSection,
+    InputSection,
     NetworkSection,
-    Spec,
-)
-from arelu_meta.kinds.supervised_sections import (
-    FitSection,
     OptimizationSection,
     SelectionSection,
-    check_patience,
-    classifier_metrics,
+    SupervisedSpec,
 )
 
 
-class ClassifySpec(Spec):
-    """Train a classifier and test it."""
+class ClassifySpec(SupervisedSpec):
+    """Train a classifier from scratch and test it.
+
+    Args:
+        task: the name of the task, which the run is called after.
+        data: the image set and how it is divided.
+        fit: the shape that the images are brought to.
+        network: backbone and activation.
+        training: optimizer, epochs, augmentation.
+        evaluation: protocol and choice of the epoch.
+        seed: seed of every random stream.
+
+    Raises:
+        pydantic.ValidationError: a setting is unknown, out of range, or does not go with another.
+
+    Example:
+        >>> spec = ClassifySpec(task="mine", data={"dataset": "digits"}, training={"epochs": 3})
+        >>> spec.network.activation, spec.training.lr, sorted(spec.metrics())[:2]
+        ('arelu', 0.01, ['test/accuracy', 'test/accuracy_top5'])
+    """
 
     kind: Literal["classify"] = "classify"
     data: DataSection
-    fit: FitSection = FitSection()
+    fit: InputSection = InputSection()
     network: NetworkSection = NetworkSection()
     training: OptimizationSection = OptimizationSection()
     evaluation: SelectionSection = SelectionSection()
-
-    @model_validator(mode="after")
-    def _consistent(self) -> "ClassifySpec":
-        check_patience(self.training, self.evaluation)
-        return self
-
-    def metrics(self) -> set[str]:
-        """Name the metrics of a run that can be judged, drawn or chosen by."""
-        return classifier_metrics(self.evaluation)

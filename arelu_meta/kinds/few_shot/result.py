@@ -3,15 +3,14 @@
 from dataclasses import dataclass
 
 import numpy as np
-from torch import nn
 
 from arelu_meta.analysis.estimates import Estimate, mean_interval
 from arelu_meta.kinds.few_shot.spec import FewShotSpec
-from arelu_meta.kinds.result_text import HELD_OUT, UNVERIFIED, block, trained_on, where_to_look
+from arelu_meta.kinds.results import HELD_OUT, UNVERIFIED, Result, block, trained_on, where_to_look
 
 
-@dataclass(frozen=True, eq=False)
-class FewShotResult:
+@dataclass(frozen=True, eq=False, kw_only=True)
+class FewShotResult(Result):
     """A trained network and its accuracy on the fixed test episodes.
 
     `episodes` is (test_episodes, inner_steps + 1): the accuracy of every episode before adaptation and after every
@@ -19,19 +18,14 @@ class FewShotResult:
     """
 
     spec: FewShotSpec
-    network: nn.Module
     episodes: np.ndarray
     held_out: str
-    verified: bool
     transductive: bool
     selected_iteration: int
     best_batch_accuracy: float
     train_seconds: float
     test_seconds: float
     recording_seconds: float
-    run_id: str
-    experiment_id: str
-    tracking_uri: str
 
     @property
     def test(self) -> Estimate:

@@ -4,7 +4,6 @@ import copy
 import csv
 import io
 import tempfile
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,9 +24,8 @@ from arelu_meta.kinds.execution import EpisodeExecution
 from arelu_meta.kinds.few_shot.model import FewShotModel, build_learner
 from arelu_meta.kinds.few_shot.result import FewShotResult
 from arelu_meta.kinds.few_shot.spec import FewShotSpec
-from arelu_meta.kinds.result_text import name_of
-from arelu_meta.kinds.session import Session, machine, session
-from arelu_meta.kinds.split import EVALUATION_SEED, load_split
+from arelu_meta.kinds.results import name_of
+from arelu_meta.kinds.session import EVALUATION_SEED, Session, load_split, machine, open_session
 from arelu_meta.learners.learner import Learner
 from arelu_meta.pictures.figures import activation_curves, training_curve
 from arelu_meta.runtime import processes
@@ -37,14 +35,21 @@ from arelu_meta.training.meta import evaluate, make_optimizer, meta_train, valid
 
 
 @dataclass
-class Training:
-    """What training has come to: everything a resumed run needs beyond the spec."""
+class MetaTraining:
+    """What training has come to: everything a resumed run needs beyond the spec and the learner's state."""
 
     done: int = 0
     best: float = -1.0
     best_state: dict[str, Tensor] = field(default_factory=dict)
     selected: int = 0
     curves: dict[str, list[tuple[int, float]]] = field(default_factory=lambda: {"train": []})
+
+    def update(self, score: float, state: nn.Module) -> None:
+        """Keep a copy of the state if it validates better than all before."""
+        self.curves.setdefault("validation", []).append((self.done, score))
+        if score > self.best:
+            self.best, self.selected = score, self.done
+            self.best_state = copy.deepcopy(state.state_dict())
 
 
 def run_few_shot(spec: FewShotSpec, execution: EpisodeExecution, bar: progress.Bar) -> FewShotResult:
@@ -57,7 +62,7 @@ def run_few_shot(spec: FewShotSpec, execution: EpisodeExecution, bar: progress.B
         check_forward(learner.network, images.pixels(torch.arange(2, device=device)))
         if execution.record_steps:
             learner.record_steps()
-        with session(
+        with open_session(
             spec,
             execution,
             bar,
@@ -70,8 +75,8 @@ def run_few_shot(spec: FewShotSpec, execution: EpisodeExecution, bar: progress.B
             },
             datasets={part: getattr(split, part) for part in splits.SUBSETS},
             split=split,
-        ) as opened:
-            return _train_and_test(spec, learner, samplers, split, opened)
+        ) as session:
+            return _train_and_test(spec, learner, samplers, split, session)
 
 
 def make_samplers(spec: FewShotSpec, split: Split) -> dict[str, EpisodeSampler]:
@@ -103,61 +108,60 @@ def check_forward(network: nn.Module, example: Tensor) -> None:
 
 
 def _train_and_test(
-    spec: FewShotSpec,
-    learner: Learner,
-    samplers: dict[str, EpisodeSampler],
-    split: Split,
-    opened: Session,
+    spec: FewShotSpec, learner: Learner, samplers: dict[str, EpisodeSampler], split: Split, session: Session
 ) -> FewShotResult:
-    start = time.monotonic()
     sizes = {"validation": spec.evaluation.validation_episodes, "test": spec.evaluation.test_episodes}
     fixed = {
         part: samplers[part].draw(size, generator(EVALUATION_SEED, f"episodes/{part}")) for part, size in sizes.items()
     }
-    training = Training()
+    training = MetaTraining()
     if learners.entry(spec.training.method).needs_training:
-        training = _train(spec, learner, samplers, fixed["validation"], opened)
-    trained = time.monotonic()
-    by_step = _test(learner, samplers["test"], fixed["test"], opened.bar)
+        training = _train(spec, learner, samplers, fixed["validation"], session)
+    train_seconds = session.seconds
+    chunks, accuracies = fixed["test"].split(60), list[Tensor]()
+    with session.bar("test", len(chunks)) as advance:
+        for numbers in chunks:
+            accuracies.append(evaluate(learner, samplers["test"], numbers))
+            advance(f"accuracy {100 * torch.cat(accuracies)[:, -1].mean():.1f} %")
     result = FewShotResult(
         spec=spec,
         network=learner.network,
-        episodes=by_step.numpy(),
+        episodes=torch.cat(accuracies).numpy(),
         held_out=split.held_out,
         verified=split.train.provenance.verified,
         transductive=is_transductive(learner.network),
         selected_iteration=training.selected,
         best_batch_accuracy=max((accuracy for _, accuracy in training.curves["train"]), default=float("nan")),
-        train_seconds=trained - start,
-        test_seconds=time.monotonic() - trained,
+        train_seconds=train_seconds,
+        test_seconds=session.seconds - train_seconds,
         recording_seconds=learner.recording_seconds,
-        run_id=opened.tracker.run_id,
-        experiment_id=opened.tracker.experiment_id,
-        tracking_uri=opened.tracker.uri,
+        run_id=session.tracker.run_id,
+        experiment_id=session.tracker.experiment_id,
+        tracking_uri=session.tracker.uri,
     )
     if processes.rank() == 0:
-        _record(result, learner, split, training, opened.tracker)
+        _record(result, learner, split, training, session.tracker)
     return result
 
 
 def _train(
-    spec: FewShotSpec,
-    learner: Learner,
-    samplers: dict[str, EpisodeSampler],
-    validation: Tensor,
-    opened: Session,
-) -> Training:
+    spec: FewShotSpec, learner: Learner, samplers: dict[str, EpisodeSampler], validation: Tensor, session: Session
+) -> MetaTraining:
     """Run the outer loop; under the sound protocol, end with the parameters that validate best."""
-    state, training, sound = learner.state(), Training(), spec.evaluation.protocol == "sound"
+    state, training, sound = learner.state(), MetaTraining(), spec.evaluation.protocol == "sound"
     optimizer = make_optimizer(learner, spec.training.outer_lr)
     random = generator(spec.seed, "episodes/train")
     next_episodes = _training_episodes(spec, samplers["train"], random)
-    if opened.checkpoint is not None:
-        training = _restore(opened.checkpoint, state, optimizer, random)
-    iterations, every = spec.training.iterations, spec.evaluation.validate_every
-    with opened.bar("meta-train", iterations - training.done) as advance, global_stream(spec.seed, "training"):
-        if opened.checkpoint is not None:
-            torch.set_rng_state(opened.checkpoint["global_random"])
+    checkpoint = session.checkpoint
+    if checkpoint is not None:
+        state.load_state_dict(checkpoint["state"])
+        optimizer.load_state_dict(checkpoint["optimizer"])
+        random.set_state(checkpoint["episode_random"])
+        training = MetaTraining(**checkpoint["training"])
+    iterations = spec.training.iterations
+    with session.bar("meta-train", iterations - training.done) as advance, global_stream(spec.seed, "training"):
+        if checkpoint is not None:
+            torch.set_rng_state(checkpoint["global_random"])
         for step in meta_train(
             learner,
             optimizer,
@@ -169,14 +173,13 @@ def _train(
             values = {"train/loss": step.loss, "train/accuracy": step.accuracy, **activation_values(learner.network)}
             training.done = step.number
             training.curves["train"].append((step.number, step.accuracy))
-            due = step.number % every == 0 or step.number == iterations
+            due = step.number % spec.evaluation.validate_every == 0 or step.number == iterations
             if due and sound:
-                values["validation/accuracy"] = _select(
-                    training, state, validate(learner, samplers["validation"], validation)
-                )
-            opened.tracker.log_metrics(values, step.number)
+                values["validation/accuracy"] = validate(learner, samplers["validation"], validation)
+                training.update(values["validation/accuracy"], state)
+            session.tracker.log_metrics(values, step.number)
             if due:
-                opened.save(_checkpoint(training, state, optimizer, random))
+                session.save(_checkpoint(training, state, optimizer, random))
             advance(f"loss {step.loss:.3f}  accuracy {100 * step.accuracy:.1f} %")
     if sound:
         state.load_state_dict(training.best_state)
@@ -185,17 +188,8 @@ def _train(
     return training
 
 
-def _select(training: Training, state: nn.Module, score: float) -> float:
-    """Keep these parameters if they validate better than all before."""
-    training.curves.setdefault("validation", []).append((training.done, score))
-    if score > training.best:
-        training.best, training.selected = score, training.done
-        training.best_state = copy.deepcopy(state.state_dict())
-    return score
-
-
 def _checkpoint(
-    training: Training, state: nn.Module, optimizer: torch.optim.Optimizer, random: torch.Generator
+    training: MetaTraining, state: nn.Module, optimizer: torch.optim.Optimizer, random: torch.Generator
 ) -> dict[str, Any]:
     return {
         "training": vars(training),
@@ -204,15 +198,6 @@ def _checkpoint(
         "episode_random": random.get_state(),
         "global_random": torch.get_rng_state(),
     }
-
-
-def _restore(
-    checkpoint: dict[str, Any], state: nn.Module, optimizer: torch.optim.Optimizer, random: torch.Generator
-) -> Training:
-    state.load_state_dict(checkpoint["state"])
-    optimizer.load_state_dict(checkpoint["optimizer"])
-    random.set_state(checkpoint["episode_random"])
-    return Training(**checkpoint["training"])
 
 
 def _training_episodes(spec: FewShotSpec, sampler: EpisodeSampler, random: torch.Generator) -> Callable[[], Episode]:
@@ -224,17 +209,7 @@ def _training_episodes(spec: FewShotSpec, sampler: EpisodeSampler, random: torch
     return lambda: sampler.episodes(pool[torch.randint(len(pool), (batch,), generator=random)])
 
 
-def _test(learner: Learner, sampler: EpisodeSampler, numbers: Tensor, bar: progress.Bar) -> Tensor:
-    parts = numbers.split(60)
-    with bar("test", len(parts)) as advance:
-        results: list[Tensor] = []
-        for part in parts:
-            results.append(evaluate(learner, sampler, part))
-            advance(f"accuracy {100 * torch.cat(results)[:, -1].mean():.1f} %")
-    return torch.cat(results)
-
-
-def _record(result: FewShotResult, learner: Learner, split: Split, training: Training, tracker: Tracker) -> None:
+def _record(result: FewShotResult, learner: Learner, split: Split, training: MetaTraining, tracker: Tracker) -> None:
     """Store the final metrics, the accuracy of every test episode, the figures and the model."""
     spec, last, test = result.spec, result.spec.training.iterations, result.test
     values = {"test/accuracy": test.mean, "test/n": test.n}
@@ -247,15 +222,20 @@ def _record(result: FewShotResult, learner: Learner, split: Split, training: Tra
     tracker.log_metrics(values, last)
     for step, estimate in enumerate(result.by_step):
         tracker.log_metrics({"test/accuracy_by_inner_step": estimate.mean}, step)
-    tracker.log_text(_episode_table(result), "test_episodes.csv")
+    # One row per test episode, in the fixed order, so that two runs can be compared pair by pair.
+    table = io.StringIO()
+    writer = csv.writer(table, lineterminator="\n")
+    writer.writerow(["episode", *(f"step_{step}" for step in range(result.episodes.shape[1]))])
+    writer.writerows([number, *(f"{value:.6f}" for value in row)] for number, row in enumerate(result.episodes))
+    tracker.log_text(table.getvalue(), "test_episodes.csv")
     title = f"{spec.network.activation} on {spec.task}, {spec.episode.ways}-way {spec.episode.shots}-shot"
     if training.done:
         tracker.log_figure(
             training_curve(training.curves, title=title, ylabel="query accuracy"), "figures/training_curve.png"
         )
-    drawn = activation_curves(result.network, title=f"learned activations: {title}")
-    if drawn is not None:
-        tracker.log_figure(drawn, "figures/activation_curves.png")
+    curves = activation_curves(result.network, title=f"learned activations: {title}")
+    if curves is not None:
+        tracker.log_figure(curves, "figures/activation_curves.png")
     images = split.train
     model = FewShotModel(
         spec,
@@ -268,12 +248,3 @@ def _record(result: FewShotResult, learner: Learner, split: Split, training: Tra
     with tempfile.TemporaryDirectory() as folder:
         model.save(Path(folder) / "model")
         tracker.log_few_shot_model(Path(folder) / "model", channels=images.channels, image_size=images.image_size)
-
-
-def _episode_table(result: FewShotResult) -> str:
-    """One row per test episode, in the fixed order, so that two runs can be compared pair by pair."""
-    table = io.StringIO()
-    writer = csv.writer(table, lineterminator="\n")
-    writer.writerow(["episode", *(f"step_{step}" for step in range(result.episodes.shape[1]))])
-    writer.writerows([number, *(f"{value:.6f}" for value in row)] for number, row in enumerate(result.episodes))
-    return table.getvalue()

@@ -1,16 +1,15 @@
 """What a fine-tuning run gives back."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from arelu_meta.kinds.classify.result import ClassifyResult
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class FineTuneResult(ClassifyResult):
-    """A fine-tuned network, its answers to the test images, and labelled lines on what it was made of."""
+    """A fine-tuned network and its answers to the test images; `details` say what it was before it was tuned."""
 
-    start: list[tuple[str, str]] = field(default_factory=list)
-
-    def details(self) -> list[tuple[str, str]]:
-        """Say what the network was before it was tuned."""
-        return self.start
+    @property
+    def goal(self) -> str:
+        """What was to be learned: a task of this kind is a recipe for any images."""
+        return self.spec.data.dataset

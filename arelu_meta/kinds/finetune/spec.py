@@ -6,8 +6,16 @@ from pydantic import AfterValidator, Field, model_validator
 
 from arelu_meta import activations
 from arelu_meta.errors import InputError, unknown
-from arelu_meta.kinds.sections import DataSection, Option, OptionalCount, Section, Spec
-from arelu_meta.kinds.supervised_sections import MeasureSection, OptimizationSection, classifier_metrics
+from arelu_meta.kinds.sections import (
+    DataSection,
+    ImageShapeSection,
+    MeasureSection,
+    OptimizationSection,
+    Option,
+    OptionalCount,
+    Section,
+    SupervisedSpec,
+)
 
 OWN = "own"  # the activations that the network comes with
 NO_WEIGHTS = "none"
@@ -50,28 +58,26 @@ class PretrainedSection(Section):
         return self.preserve == "always" or (self.preserve == "pretrained" and self.weights != NO_WEIGHTS)
 
 
-class InputSection(Section):
+class PretrainedInputSection(ImageShapeSection):
     """How the target's images are made what the weights were trained on."""
 
     channels: Annotated[int, Field(ge=0)] = 0
     """colour channels the images are turned into; 0: those of the network's first layer"""
     image_size: Annotated[int, Field(ge=0)] = 0
     """side in pixels the images are brought to; 0: the weights' own, or as they are where it is unknown"""
-    resize: Literal["crop", "scale"] = "scale"
-    """how: cut the centre out, or resample"""
     normalise: Literal["weights", "imagenet", "target", "none"] = "weights"
-    """whose mean and deviation: the weights' (the target's where unknown), ImageNet's, the target's, nobody's"""
+    """mean and deviation to normalise by: those of the weights (of the target if unknown), imagenet, target, none"""
     mean: tuple[float, ...] = ()
     """mean of each channel in [0, 1], given instead"""
     std: tuple[float, ...] = ()
     """deviation of each channel, given instead"""
 
     @model_validator(mode="after")
-    def _pairs(self) -> "InputSection":
+    def _consistent(self) -> "PretrainedInputSection":
         if len(self.mean) != len(self.std):
-            raise InputError(f"--mean has {len(self.mean)} numbers and --std {len(self.std)}; give as many of each")
+            raise InputError(f"`mean` has {len(self.mean)} numbers and `std` {len(self.std)}; give as many of each")
         if any(deviation <= 0 for deviation in self.std):
-            raise InputError(f"--std {' '.join(map(str, self.std))}: deviations must be above 0")
+            raise InputError(f"`std` is {' '.join(map(str, self.std))}; deviations must be above 0")
         return self
 
 
@@ -84,17 +90,32 @@ class AmountSection(Section):
     """validation and test images kept of each class; none: all"""
 
 
-class FineTuneSpec(Spec):
-    """Fine-tune a network on a target set."""
+class FineTuneSpec(SupervisedSpec):
+    """Fine-tune anyone's network on a target set.
+
+    Args:
+        task: the name of the task, which the run is called after.
+        data: the image set and how it is divided.
+        amount: images of each class that are used.
+        network: the network, the weights it starts from, its head, its activation.
+        input: what the images are brought to.
+        training: optimizer, epochs, augmentation.
+        evaluation: protocol.
+        seed: seed of every random stream.
+
+    Raises:
+        pydantic.ValidationError: a setting is unknown, out of range, or does not go with another.
+
+    Example:
+        >>> spec = FineTuneSpec(task="mine", data={"dataset": "digits"}, network={"activation": "arelu"})
+        >>> spec.network.weights, spec.input.normalise
+        ('none', 'weights')
+    """
 
     kind: Literal["finetune"] = "finetune"
     data: DataSection
     amount: AmountSection = AmountSection()
     network: PretrainedSection = PretrainedSection()
-    input: InputSection = InputSection()
+    input: PretrainedInputSection = PretrainedInputSection()
     training: OptimizationSection = OptimizationSection()
     evaluation: MeasureSection = MeasureSection()
-
-    def metrics(self) -> set[str]:
-        """Name the metrics of a run that can be judged, drawn or chosen by."""
-        return classifier_metrics(self.evaluation)

@@ -3,50 +3,56 @@
 from dataclasses import dataclass
 
 import numpy as np
-from torch import nn
+from matplotlib.figure import Figure
 
 from arelu_meta.console.tables import text_table
-from arelu_meta.kinds.result_text import HELD_OUT, UNVERIFIED, block, part_of_set, selected, trained_on, where_to_look
-from arelu_meta.kinds.segment.spec import SegmentSpec
+from arelu_meta.data.imageset import ImageSet
+from arelu_meta.kinds.results import SupervisedResult
+from arelu_meta.pictures.figures import overlay_figure
+from arelu_meta.training.supervised import predict
 
 
-@dataclass(frozen=True, eq=False)
-class SegmentResult:
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SegmentResult(SupervisedResult):
     """A trained network and the Dice coefficient of each test patient's volume."""
 
-    spec: SegmentSpec
-    network: nn.Module
     patients: dict[str, float]
     slices: dict[str, int]
-    held_out: str
-    verified: bool
-    selected_epoch: int
-    curves: dict[str, list[tuple[int, float]]]
-    seconds: float
-    run_id: str
-    experiment_id: str
-    tracking_uri: str
 
     @property
     def dice(self) -> float:
         """Mean over patients."""
         return float(np.mean(list(self.patients.values())))
 
-    def report(self) -> str:
-        """Say what was run, how well it does patient by patient, and where to look at it."""
-        spec, paper = self.spec, self.spec.evaluation.protocol == "paper"
-        label = "best test epoch" if paper else "test Dice"
-        rows = [(label, f"{100 * self.dice:.2f} %, mean over {len(self.patients)} patients' volumes")]
-        rows.append(("held out", HELD_OUT[self.held_out]))
-        if not self.verified:
-            rows.append(UNVERIFIED)
-        rows += [*part_of_set(spec.data), selected(self.selected_epoch, spec.evaluation, epochs=spec.training.epochs)]
-        rows.append(("time", f"{self.seconds:.1f} s"))
-        rows += where_to_look(self.run_id, self.experiment_id, self.tracking_uri)
-        goal = trained_on(spec.task, spec.data.dataset)
-        title = (
-            f"{spec.network.activation} in unet: {goal}, {spec.training.optimizer} lr {spec.training.lr:g}, "
-            f"protocol {spec.evaluation.protocol}, seed {spec.seed}"
-        )
-        table = [(name, f"{100 * score:.2f}", str(self.slices[name])) for name, score in self.patients.items()]
-        return f"{block(title, rows)}\n\n{text_table(('patient', 'Dice %', 'slices'), table)}"
+    @property
+    def score(self) -> float:
+        """Dice coefficient, mean over patients."""
+        return self.dice
+
+    def final_metrics(self) -> dict[str, float]:
+        """Give the mean Dice coefficient and the number of patients."""
+        return {"dice": self.dice, "n": len(self.patients)}
+
+    def figures(self, test: ImageSet, *, title: str) -> dict[str, Figure]:
+        """Draw the six slices with the largest masks, with the outlines of mask and answer."""
+        if test.masks is None:
+            return {}
+        shown = test.masks.flatten(1).sum(1).argsort(descending=True)[:6]
+        predicted = predict(self.network, test.subset(shown.cpu())) > 0
+        figure = overlay_figure(test.images[shown].cpu(), predicted, test.masks[shown].cpu() > 0, title=title)
+        return {"figures/overlays.png": figure}
+
+    def texts(self) -> dict[str, str]:
+        """Give Dice coefficient and number of slices of every patient."""
+        rows = "".join(f"{name},{score:.6f},{self.slices[name]}\n" for name, score in self.patients.items())
+        return {"patients.csv": f"patient,dice,slices\n{rows}"}
+
+    def score_rows(self) -> list[tuple[str, str]]:
+        """Give the line of the report on the Dice coefficient."""
+        label = "best test epoch" if self.spec.evaluation.protocol == "paper" else "test Dice"
+        return [(label, f"{100 * self.dice:.2f} %, mean over {len(self.patients)} patients' volumes")]
+
+    def table(self) -> str:
+        """Dice coefficient and slices of every patient."""
+        rows = [(name, f"{100 * score:.2f}", str(self.slices[name])) for name, score in self.patients.items()]
+        return text_table(("patient", "Dice %", "slices"), rows)

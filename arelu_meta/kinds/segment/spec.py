@@ -1,6 +1,6 @@
 """The spec of a segmentation run. Nothing here imports torch."""
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -9,52 +9,65 @@ from arelu_meta.kinds.sections import (
     ActivationName,
     Count,
     DataSection,
+    InputSection,
+    OptimizationSection,
     Option,
     Section,
-    Spec,
-)
-from arelu_meta.kinds.supervised_sections import (
-    FitSection,
-    OptimizationSection,
+    SegmentationBackboneName,
     SelectionSection,
-    check_patience,
+    SupervisedSpec,
 )
 
 
 class SegmentNetworkSection(Section):
     """The network and its activation."""
 
+    backbone: SegmentationBackboneName = "unet"
+    """network, by name"""
     filters: Count = 32
-    """feature maps of the U-Net's first level"""
+    """feature maps of the network's first level"""
     activation: ActivationName = "arelu"
     """activation, by name or package.module:Class"""
     activation_options: dict[str, Option] = Field(default_factory=dict)
     """options of the activation, as key=value"""
 
 
-class SegmentSpec(Spec):
-    """Train a U-Net on image and mask pairs and test it patient by patient."""
+class SegmentSpec(SupervisedSpec):
+    """Train a segmentation network on image and mask pairs and test it patient by patient.
+
+    Args:
+        task: the name of the task, which the run is called after.
+        data: the image set, with masks and patients, and how it is divided.
+        fit: the shape that the images are brought to.
+        network: backbone, its filters, activation.
+        training: optimizer, epochs, augmentation.
+        evaluation: protocol and choice of the epoch.
+        seed: seed of every random stream.
+
+    Raises:
+        pydantic.ValidationError: a setting is unknown, out of range, or does not go with another.
+
+    Example:
+        >>> spec = SegmentSpec(task="mine", data={"dataset": "phantom", "split": "by_group"})
+        >>> sorted(spec.metrics())
+        ['test/dice', 'train/loss', 'validation/dice', 'validation/selected_dice']
+    """
+
+    measure: ClassVar[str] = "dice"
+    augments: ClassVar[tuple[str, ...]] = ("none", "affine")  # the others do not move masks
+    left_out_at_default: ClassVar[frozenset[str]] = frozenset({"network.backbone"})
 
     kind: Literal["segment"] = "segment"
     data: DataSection
-    fit: FitSection = FitSection()
+    fit: InputSection = InputSection()
     network: SegmentNetworkSection = SegmentNetworkSection()
     training: OptimizationSection = OptimizationSection()
     evaluation: SelectionSection = SelectionSection()
 
     @model_validator(mode="after")
-    def _consistent(self) -> "SegmentSpec":
-        check_patience(self.training, self.evaluation)
-        if self.training.augment not in ("none", "affine"):
-            raise InputError(
-                f"augment {self.training.augment!r} moves no masks; segmentation takes --augment affine or none"
-            )
+    def _loss_without_classes(self) -> "SegmentSpec":
         if self.training.label_smoothing:
             raise InputError("label_smoothing is for classes; the Dice loss has none, so leave it at 0")
         if self.training.class_weights:
             raise InputError("class_weights is for classes; the Dice loss weighs the marked pixels already, so drop it")
         return self
-
-    def metrics(self) -> set[str]:
-        """Name the metrics of a run that can be judged, drawn or chosen by."""
-        return {"train/loss", f"{self.evaluation.final}/dice"} | {f"{part}/dice" for part in self.evaluation.watched}

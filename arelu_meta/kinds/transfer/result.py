@@ -3,30 +3,23 @@
 import math
 from dataclasses import dataclass
 
-from torch import nn
-
 from arelu_meta.analysis.estimates import Estimate, proportion_interval
-from arelu_meta.kinds.result_text import UNVERIFIED, block, where_to_look
+from arelu_meta.kinds.results import UNVERIFIED, Result, block, where_to_look
 from arelu_meta.kinds.transfer.spec import TransferSpec
 
 
-@dataclass(frozen=True, eq=False)
-class TransferResult:
+@dataclass(frozen=True, eq=False, kw_only=True)
+class TransferResult(Result):
     """A fine-tuned network and the test accuracy on the target by setting: the rows of the paper's table.
 
     `curves` holds (epoch, test accuracy of the set at work) for `pretrain`, `scratch` and `finetune`.
     """
 
     spec: TransferSpec
-    network: nn.Module
     untuned: float
     curves: dict[str, list[tuple[int, float]]]
     n: int
-    verified: bool
     seconds: float
-    run_id: str
-    experiment_id: str
-    tracking_uri: str
 
     def rows(self) -> dict[str, Estimate]:
         """Accuracy by setting: at a fixed epoch, or under the paper's protocol the best epoch up to it."""

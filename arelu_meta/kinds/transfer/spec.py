@@ -8,17 +8,19 @@ from arelu_meta.errors import InputError
 from arelu_meta.kinds.sections import (
     Count,
     DatasetName,
+    InputSection,
+    MeasureSection,
     NetworkSection,
+    OptimizationSection,
     Rate,
     Section,
     Share,
     Spec,
+    SupervisedSpec,
+    check_training,
 )
-from arelu_meta.kinds.supervised_sections import (
-    FitSection,
-    MeasureSection,
-    OptimizationSection,
-)
+
+STAGES = ("pretrain", "scratch", "finetune")
 
 
 class DomainsSection(Section):
@@ -42,11 +44,16 @@ class PretrainingSection(Section):
 
 
 class TransferSpec(Spec):
-    """Pre-train on a source, fine-tune on a target, beside no pre-training and no fine-tuning."""
+    """Pre-train on a source, fine-tune on a target, beside no pre-training and no fine-tuning.
+
+    >>> spec = TransferSpec(task="mine", domains={"source": "digits", "target": "street"})
+    >>> spec.report_epochs, "test/finetune_20" in spec.metrics()
+    ((5, 10, 20), True)
+    """
 
     kind: Literal["transfer"] = "transfer"
     domains: DomainsSection
-    fit: FitSection = FitSection()
+    fit: InputSection = InputSection()
     network: NetworkSection = NetworkSection()
     pretraining: PretrainingSection = PretrainingSection()
     training: OptimizationSection = OptimizationSection()
@@ -55,20 +62,19 @@ class TransferSpec(Spec):
     """epochs of fine-tuning after which the target is tested"""
 
     @model_validator(mode="after")
-    def _reached(self) -> "TransferSpec":
+    def _consistent(self) -> "TransferSpec":
+        check_training(self.training, self.evaluation, augments=SupervisedSpec.augments)
         if not self.report_epochs or max(self.report_epochs) > self.training.epochs or min(self.report_epochs) < 1:
             raise InputError(
                 f"report_epochs {self.report_epochs} must lie between 1 and epochs = {self.training.epochs}"
             )
         if self.training.patience is not None:
-            raise InputError("patience ends a training early, and a transfer has fixed epochs; leave --patience out")
+            raise InputError("patience ends a training early, and a transfer has fixed epochs; leave `patience` out")
         return self
 
     def metrics(self) -> set[str]:
         """Name the metrics of a run that can be judged, drawn or chosen by."""
-        stages = {
-            f"{stage}/{name}" for stage in ("pretrain", "scratch", "finetune") for name in ("loss", "test_accuracy")
-        }
+        stages = {f"{stage}/{name}" for stage in STAGES for name in ("loss", "test_accuracy")}
         final = self.evaluation.final
         rows = {f"{final}/finetune_{epoch}" for epoch in self.report_epochs}
         return stages | rows | {f"{final}/no_pretrain", f"{final}/no_finetune"}

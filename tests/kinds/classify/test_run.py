@@ -3,11 +3,14 @@ import numpy as np
 import pytest
 import torch
 from mlflow import MlflowClient
+from torch import nn
 
+from arelu_meta.data.imageset import ImageSet
 from arelu_meta.errors import InputError
+from arelu_meta.kinds import run
+from arelu_meta.kinds.classify.run import accuracy_on
 from arelu_meta.kinds.execution import Execution, TrainingExecution
-from arelu_meta.kinds.run import run
-from arelu_meta.kinds.split import load_split
+from arelu_meta.kinds.session import load_split
 from arelu_meta.store.run_folder import RunFolder
 from tests.supervised_runs import artifacts, classify_spec, interrupted_after, no_model, same_weights
 from tests.tiny_runs import MLFLOW_WARNINGS, metric_history
@@ -24,7 +27,7 @@ def test_a_whole_run_is_in_the_store(store_uri):
     assert stored.info.status == "FINISHED"
     assert stored.data.params["lr"] == "0.02"
     assert stored.data.params["activation"] == "arelu"
-    split = load_split(spec.data, fit=spec.fit)
+    split = load_split(spec.data, shape=spec.fit)
     wanted = {"kind": "classify", "protocol": "sound", "held_out": "images", "spec_hash": spec.identity}
     wanted |= {"split_digest": split.digest, "data_digest": split.train.digest, "processes": "1"}
     assert wanted.items() <= stored.data.tags.items()
@@ -59,7 +62,7 @@ def test_the_best_on_validation_is_tested(store_uri):
     result = run(classify_spec(training={"epochs": 4}))
     scores = metric_history(store_uri, result.run_id)["validation/accuracy"]
     assert result.selected_epoch == max(scores, key=lambda entry: (entry[1], -entry[0]))[0]
-    split = load_split(result.spec.data, fit=result.spec.fit)
+    split = load_split(result.spec.data, shape=result.spec.fit)
     with torch.no_grad():
         again = result.network.eval()(split.test.pixels(torch.arange(len(split.test)))).numpy()
     assert np.allclose(again, result.logits, atol=1e-5)
@@ -95,7 +98,7 @@ def test_the_last_epoch_where_nothing_is_chosen(store_uri):
     assert "nothing: tested after epoch 3; the validation images were trained on too" in result.report()
     stored = MlflowClient(store_uri).get_run(result.run_id)
     assert {item.dataset.name for item in stored.inputs.dataset_inputs} == {"tiny_digits/train", "tiny_digits/test"}
-    split = load_split(result.spec.data, fit=result.spec.fit, train_on_validation=True)
+    split = load_split(result.spec.data, shape=result.spec.fit, train_on_validation=True)
     assert len(split.train) == 160
     assert stored.data.tags["data_digest"] == split.train.digest
 
@@ -148,7 +151,6 @@ def test_a_resumed_run_is_the_uninterrupted_one_bit_by_bit(store_uri, monkeypatc
 WRONG = [
     ({"network": {"backbone_options": {"filters": 3}}}, "unknown option of backbone 'mnist_conv': 'filters'"),
     ({"fit": {"image_size": 20}}, "mnist_conv takes images of 28 to 35 pixels a side, not 20x20"),
-    ({"fit": {"channels": 3}, "training": {"augment": "affine"}}, "unknown augmentation 'affine'"),
     ({"data": {"split": "published"}}, "tiny_digits has no part 'train'"),
 ]
 
@@ -159,3 +161,14 @@ def test_wrong_input_opens_no_run(store, statuses, tmp_path, sections, message):
         run(classify_spec(**sections))
     assert statuses(store) == []
     assert not (tmp_path / "runs").exists()
+
+
+def test_accuracy_on_a_set():
+    """The network answers 1 for pixels above 1.5 / 255: images 2 and 3 of 0..3, labels 0 1 1 0: right are 0 and 2."""
+    network = nn.Sequential(nn.Flatten(), nn.Linear(3, 2))
+    with torch.no_grad():
+        network[1].weight.copy_(torch.tensor([[0.0] * 3, [85.0] * 3]))  # three pixels: 255 x
+        network[1].bias.copy_(torch.tensor([0.0, -1.5]))
+    pixels = torch.arange(4, dtype=torch.uint8).view(-1, 1, 1, 1).expand(-1, 1, 1, 3).contiguous()
+    images = ImageSet("tiny", pixels, torch.tensor([0, 1, 1, 0]), ("a", "b"))
+    assert accuracy_on(network, images) == 0.5

@@ -28,8 +28,8 @@ from arelu_meta.backbones.norm import is_transductive
 from arelu_meta.data.episodes import Episode
 from arelu_meta.data.inputs import Inputs
 from arelu_meta.errors import InputError
+from arelu_meta.kinds import run
 from arelu_meta.kinds.few_shot.model import FewShotModel, build_learner
-from arelu_meta.kinds.run import run
 from arelu_meta.store import models
 from arelu_meta.store.tracking import track
 from tests.tiny_model import CONV4, MEAN, STD, images, tiny_model

@@ -24,10 +24,10 @@ from arelu_meta.data import splits
 from arelu_meta.data.episodes import Episode
 from arelu_meta.data.imageset import ImageSet
 from arelu_meta.errors import InputError, RunError
+from arelu_meta.kinds import run
 from arelu_meta.kinds.execution import EpisodeExecution, Execution
 from arelu_meta.kinds.few_shot.model import build_learner
 from arelu_meta.kinds.few_shot.result import FewShotResult
-from arelu_meta.kinds.run import run
 from arelu_meta.learners.learner import GradientLearner
 
 SpecMaker = Callable[..., Any]

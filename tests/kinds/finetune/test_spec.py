@@ -3,7 +3,7 @@
 import pytest
 from pydantic import ValidationError
 
-from arelu_meta.kinds.finetune.spec import FineTuneSpec, InputSection, PretrainedSection
+from arelu_meta.kinds.finetune.spec import FineTuneSpec, PretrainedInputSection, PretrainedSection
 
 
 @pytest.mark.parametrize(
@@ -20,10 +20,10 @@ def test_preserved(preserve, weights, wanted):
 
 
 def test_means_and_deviations_come_in_pairs():
-    assert InputSection(mean=(0.5,), std=(0.2,)).std == (0.2,)
+    assert PretrainedInputSection(mean=(0.5,), std=(0.2,)).std == (0.2,)
     for wrong in ({"mean": (0.5,)}, {"mean": (0.5,), "std": (0.0,)}, {"mean": (0.5,), "std": (0.1, 0.2)}):
         with pytest.raises(ValidationError):
-            InputSection(**wrong)
+            PretrainedInputSection(**wrong)
 
 
 def test_everything_that_decides_a_result_is_in_the_identity():

@@ -3,9 +3,9 @@ import torch
 from mlflow import MlflowClient
 
 from arelu_meta.errors import InputError
+from arelu_meta.kinds import run
 from arelu_meta.kinds.execution import Execution
-from arelu_meta.kinds.run import run
-from arelu_meta.kinds.supervised_sections import FitSection
+from arelu_meta.kinds.sections import InputSection
 from arelu_meta.kinds.transfer.run import load_domain
 from arelu_meta.store.run_folder import RunFolder
 from tests.supervised_runs import artifacts, interrupted_after, no_model, same_weights, transfer_spec
@@ -20,7 +20,7 @@ SETTINGS = ("no_pretrain", "no_finetune", "finetune_1", "finetune_2")
 
 def accuracy_of(network: torch.nn.Module) -> float:
     """On the 40 test images of the target, counted here."""
-    test = load_domain(NEGATIVE, 0.1, FitSection(), None).test
+    test = load_domain(NEGATIVE, 0.1, InputSection(), None).test
     with torch.no_grad():
         answers = network.eval()(test.pixels(torch.arange(len(test)))).argmax(1)
     return (answers == test.labels).float().mean().item()
@@ -32,7 +32,7 @@ def test_a_whole_run_is_in_the_store(store_uri):
     stored = MlflowClient(store_uri).get_run(result.run_id)
     assert stored.info.status == "FINISHED"
     assert stored.data.params["pretrain_lr"] == "0.02"
-    source, target = (load_domain(name, 0.1, FitSection(), None) for name in (DIGITS, NEGATIVE))
+    source, target = (load_domain(name, 0.1, InputSection(), None) for name in (DIGITS, NEGATIVE))
     wanted = {"kind": "transfer", "protocol": "sound", "source_digest": source.train.digest}
     wanted |= {"data_digest": target.train.digest, "split_digest": target.digest}
     assert wanted.items() <= stored.data.tags.items()
@@ -55,7 +55,7 @@ def test_fine_tuning_starts_from_the_pretrained_weights():
     assert rows["finetune_1"].mean == rows["no_finetune"].mean
     from arelu_meta.kinds.classify.run import build_classifier
 
-    target = load_domain(NEGATIVE, 0.1, FitSection(), None)
+    target = load_domain(NEGATIVE, 0.1, InputSection(), None)
     fresh = build_classifier(result.spec.network, target.train, seed=0)
     assert rows["no_pretrain"].mean == pytest.approx(accuracy_of(fresh))
     assert not same_weights(result.network, fresh)
@@ -81,7 +81,7 @@ def test_a_resumed_run_is_the_uninterrupted_one_bit_by_bit(store_uri, monkeypatc
     with pytest.raises(KeyboardInterrupt):
         run(spec, bar=interrupted_after(advances))
     stopped = RunFolder(spec).load()
-    assert stopped["course"]["stage"] == (advances - 1) // 2
+    assert stopped["progress"]["stage"] == (advances - 1) // 2
     assert MlflowClient(store_uri).get_run(stopped["run_id"]).info.status == "KILLED"
     resumed = run(spec, RESUME)
     assert resumed.run_id == stopped["run_id"]
@@ -120,7 +120,6 @@ def test_the_paper_reports_the_best_epoch_so_far(store_uri):
 WRONG = [
     ({"domains": {"target": DISCS}}, "tiny_digits/train has 10 classes and discs/train 1; a network"),
     ({"fit": {"image_size": 20}}, "mnist_conv takes images of 28 to 35 pixels"),
-    ({"training": {"augment": "affine"}}, "unknown augmentation 'affine'"),
 ]
 
 

@@ -9,7 +9,7 @@ import pytest
 from arelu_meta import classify, maml
 from arelu_meta.errors import InputError
 from arelu_meta.kinds.sections import DataSection
-from arelu_meta.kinds.split import load_split
+from arelu_meta.kinds.session import load_split
 
 
 def npz(path: Path, labels: list[int]) -> str:

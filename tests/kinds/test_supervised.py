@@ -5,7 +5,7 @@ from torch import nn
 
 from arelu_meta import activations, backbones
 from arelu_meta.data.imageset import ImageSet
-from arelu_meta.kinds.layer_log import LayerLog
+from arelu_meta.kinds.supervised import LayerLog
 from arelu_meta.pictures.layer_statistics import layer_statistics
 from tests.tiny_images import digits, discs
 
@@ -56,7 +56,7 @@ def test_figure_and_state():
     assert log.figure(title="nothing yet") is None
     log.measure(0)
     again = LayerLog(network(), digits(), F.cross_entropy)
-    again.load_state_dict(log.state_dict())
+    again.courses = log.courses
     again.measure(1)
     panels = [axes.get_ylabel() for axes in again.figure(title="x").axes if axes.get_visible()]
     assert panels == ["alpha, as learned", "beta, as learned", "activation RMS", "gradient norm of the output"]

@@ -1,0 +1,155 @@
+"""What every kind of run gives back, and the lines that their reports share."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import PurePath
+
+from matplotlib.figure import Figure
+from torch import nn
+
+from arelu_meta.data.imageset import ImageSet
+from arelu_meta.kinds.sections import DataSection, MeasureSection, Spec, SupervisedSpec
+from arelu_meta.store.connection import without_password
+
+HELD_OUT = {
+    "images": "images: the same classes occur in training, these images do not",
+    "classes": "classes: none of the test classes occurs in training",
+    "groups": "groups: no patient or writer of the test occurs in training",
+}
+UNVERIFIED = ("data", "not verified: the files are not the publisher's, byte for byte")
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Result:
+    """A finished run: its spec, the trained network, and where it is stored.
+
+    `verified` tells whether the data files are the publisher's, byte for byte.
+    """
+
+    spec: Spec
+    network: nn.Module
+    verified: bool
+    run_id: str
+    experiment_id: str
+    tracking_uri: str
+
+    def report(self) -> str:
+        """Say what was run, how well it does, against what, and where to look at it."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SupervisedResult(Result):
+    """A trained network, the epoch it was selected at, and the score over the epochs.
+
+    `curves` holds (epoch, score) for `train`, where it is known, and for the images that chose the epoch. `details`
+    are labelled lines for the report on what was trained.
+    """
+
+    spec: SupervisedSpec
+    held_out: str
+    selected_epoch: int
+    curves: dict[str, list[tuple[int, float]]]
+    seconds: float
+    details: list[tuple[str, str]] = field(default_factory=list)
+
+    @property
+    def score(self) -> float:
+        """The test score that the run is judged by."""
+        raise NotImplementedError
+
+    @property
+    def goal(self) -> str:
+        """What was to be learned, as titles say it."""
+        return trained_on(self.spec.task, self.spec.data.dataset)
+
+    def final_metrics(self) -> dict[str, float]:
+        """Give the metrics of the test by name, without the prefix of the protocol."""
+        raise NotImplementedError
+
+    def figures(self, test: ImageSet, *, title: str) -> dict[str, Figure]:
+        """Draw the figures that this kind of run has, by path."""
+        raise NotImplementedError
+
+    def texts(self) -> dict[str, str]:
+        """Give the tables that this kind of run stores, by path."""
+        raise NotImplementedError
+
+    def score_rows(self) -> list[tuple[str, str]]:
+        """Give the lines of the report that say how well it does."""
+        raise NotImplementedError
+
+    def table(self) -> str:
+        """Give the table below the report."""
+        raise NotImplementedError
+
+    def report(self) -> str:
+        """Say what was run, how well it does, against what, and where to look at it."""
+        spec = self.spec
+        rows = [*self.score_rows(), ("held out", HELD_OUT[self.held_out])]
+        if not self.verified:
+            rows.append(UNVERIFIED)
+        rows += [*self.details, *limit_rows(spec.data)]
+        rows.append(selection_row(self.selected_epoch, spec.evaluation, epochs=spec.training.epochs))
+        rows.append(("time", f"{self.seconds:.1f} s"))
+        rows += where_to_look(self.run_id, self.experiment_id, self.tracking_uri)
+        title = (
+            f"{spec.network.activation} in {spec.network.backbone}: {self.goal}, {spec.training.optimizer} "
+            f"lr {spec.training.lr:g}, protocol {spec.evaluation.protocol}, seed {spec.seed}"
+        )
+        return f"{block(title, rows)}\n\n{self.table()}"
+
+
+def trained_on(task: str, dataset: str) -> str:
+    """Name the task, and the images where they are not those it is called after.
+
+    >>> trained_on("digits_classify", "digits"), trained_on("digits", "birds/")
+    ('digits_classify', 'birds/ (task digits)')
+    """
+    return task if task.startswith(dataset) else f"{dataset} (task {task})"
+
+
+def name_of(task: str, dataset: str) -> str:
+    """The same for the name of a run, where paths and brackets would be in the way.
+
+    >>> name_of("digits_classify", "digits"), name_of("digits", "my/birds/")
+    ('digits_classify', 'digits-birds')
+    """
+    return task if task.startswith(dataset) else f"{task}-{PurePath(dataset).stem}"
+
+
+def selection_row(epoch: int, evaluation: MeasureSection, *, epochs: int) -> tuple[str, str]:
+    """Say after which epoch the test was, and whether it was chosen."""
+    if evaluation.monitored is None:
+        return ("selected", f"nothing: tested after epoch {epoch}; the validation images were trained on too")
+    return ("selected", f"epoch {epoch} of {epochs}")
+
+
+def limit_rows(data: DataSection) -> list[tuple[str, str]]:
+    """Say so when the run saw only a part of the set."""
+    limits = []
+    if data.limit_train is not None:
+        limits.append(f"at most {data.limit_train} images to train on")
+    if data.limit_test is not None:
+        limits.append(f"at most {data.limit_test} each to validate and to test")
+    return [("part of the set", f"{', '.join(limits)}, drawn class by class")] if limits else []
+
+
+def where_to_look(run_id: str, experiment_id: str, tracking_uri: str) -> list[tuple[str, str]]:
+    """Name the MLflow run and the line that opens the UI on it."""
+    page = f"/#/experiments/{experiment_id}/runs/{run_id}"
+    tracking_uri = without_password(tracking_uri)
+    run = ("MLflow run", f"{run_id} in {tracking_uri}")
+    if tracking_uri.startswith("http"):
+        return [run, ("look at it", tracking_uri.rstrip("/") + page)]
+    return [
+        run,
+        ("look at it", f"mlflow ui --backend-store-uri {tracking_uri}"),
+        ("", f"then http://127.0.0.1:5000{page}"),
+    ]
+
+
+def block(title: str, rows: Sequence[tuple[str, str]]) -> str:
+    """Write a title and labelled lines below it."""
+    width = max(len(label) for label, _ in rows)
+    return "\n".join([title, *(f"  {label:<{width}}  {text}" for label, text in rows)])

@@ -1,0 +1,261 @@
+"""One supervised run: restore, train, select an epoch, test, save and record, given what it is measured by."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from matplotlib.figure import Figure
+from torch import nn
+
+from arelu_meta.activations.parameters import activation_modules, activation_values
+from arelu_meta.console import progress
+from arelu_meta.data.imageset import ImageSet
+from arelu_meta.data.splits import SUBSETS, Split
+from arelu_meta.kinds.execution import Execution
+from arelu_meta.kinds.results import SupervisedResult
+from arelu_meta.kinds.sections import SupervisedSpec
+from arelu_meta.kinds.session import Session, open_session
+from arelu_meta.pictures.figures import activation_curves, layer_curves, training_curve
+from arelu_meta.pictures.layer_statistics import layer_statistics
+from arelu_meta.runtime import processes
+from arelu_meta.seeding import global_stream
+from arelu_meta.store.tracking import Tracker
+from arelu_meta.training.losses import Loss, Selection
+from arelu_meta.training.supervised import SupervisedTrainer
+
+
+@dataclass(frozen=True)
+class Measure:
+    """What a supervised run is trained and judged by.
+
+    Args:
+        name: of the metric, as in `validation/NAME`: accuracy, dice.
+        label: the same as figures and progress bars write it.
+        loss: a function of output and labels.
+        score: the score of a network on images, the higher the better.
+        result: the class of the result.
+        outputs: fields of the result that come from the network's output for the test images.
+    """
+
+    name: str
+    label: str
+    loss: Loss
+    score: Callable[[nn.Module, ImageSet], float]
+    result: type[SupervisedResult]
+    outputs: Callable[[nn.Module, ImageSet], dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What wrong input can break, built before a run is opened: images, trainer, measure."""
+
+    split: Split
+    trainer: SupervisedTrainer
+    measure: Measure
+
+
+def run_supervised(
+    spec: SupervisedSpec,
+    execution: Execution,
+    bar: progress.Bar,
+    prepared: Prepared,
+    *,
+    name: str,
+    tags: Mapping[str, str] | None = None,
+    log_layers: bool = False,
+    keep_model: bool = True,
+    start_metrics: Mapping[str, float] | None = None,
+    start_texts: Mapping[str, str] | None = None,
+    **result_fields: Any,
+) -> Any:
+    """Train to the end or from a checkpoint on, test the selected epoch, and store it all.
+
+    Args:
+        spec: what the run is.
+        execution: how it is carried out.
+        bar: shows the progress.
+        prepared: images, trainer and measure of the spec.
+        name: of the MLflow run.
+        tags: further tags of the MLflow run.
+        log_layers: whether statistics of activation layers are logged after each epoch.
+        keep_model: whether the network is stored as an MLflow model.
+        start_metrics: metrics that are known before training, logged at step 0.
+        start_texts: texts that are known before training, by path.
+        result_fields: further fields of the result.
+
+    Returns:
+        A result of the measure's class.
+    """
+    split, trainer, measure = prepared.split, prepared.trainer, prepared.measure
+    layers = LayerLog(trainer.network, split.train, measure.loss, enabled=log_layers)
+    images = split.train
+    with open_session(
+        spec,
+        execution,
+        bar,
+        name=name,
+        tags={"device": str(images.device), "data_digest": images.digest, **(tags or {})},
+        datasets={part: getattr(split, part) for part in SUBSETS if len(getattr(split, part))},
+        split=split,
+    ) as session:
+        if processes.rank() == 0:
+            for path, text in (start_texts or {}).items():
+                session.tracker.log_text(text, path)
+        selection = _train(spec, prepared, session, layers, start_metrics or {})
+        trainer.tested.load_state_dict(selection.best_state)
+        outputs = measure.outputs(trainer.tested, split.test)
+        result = measure.result(
+            spec=spec,
+            network=trainer.tested,
+            held_out=split.held_out,
+            verified=images.provenance.verified,
+            selected_epoch=selection.epoch,
+            curves=selection.curves,
+            seconds=session.seconds,
+            run_id=session.tracker.run_id,
+            experiment_id=session.tracker.experiment_id,
+            tracking_uri=session.tracker.uri,
+            **outputs,
+            **result_fields,
+        )
+        if processes.rank() == 0:
+            _record(result, measure, split.test, layers, session.tracker)
+            if keep_model:
+                session.tracker.log_network(result.network, split.test)
+        return result
+
+
+@contextmanager
+def training_stage(
+    session: Session, trainer: SupervisedTrainer, description: str, *, seed: int, stream: str
+) -> Iterator[progress.Advance]:
+    """Show the progress of a training, whose global randomness has a stream of its own or continues a checkpoint's."""
+    with session.bar(description, trainer.epochs - trainer.done) as advance, global_stream(seed, stream):
+        if trainer.done and session.checkpoint is not None:
+            torch.set_rng_state(session.checkpoint["global_random"])
+        yield advance
+
+
+def _train(
+    spec: SupervisedSpec,
+    prepared: Prepared,
+    session: Session,
+    layers: "LayerLog",
+    start_metrics: Mapping[str, float],
+) -> Selection:
+    """Train all epochs, scoring after each; stop early after `patience` epochs without a better score."""
+    trainer, measure, tracker, checkpoint = prepared.trainer, prepared.measure, session.tracker, session.checkpoint
+    monitored, patience = spec.evaluation.monitored, spec.training.patience
+    images: ImageSet | None = getattr(prepared.split, monitored) if monitored else None
+    selection = Selection()
+    if checkpoint is not None:
+        trainer.load_state_dict(checkpoint["trainer"])
+        selection = Selection(**checkpoint["selection"])
+        layers.courses = checkpoint["layers"]
+    with training_stage(session, trainer, "train", seed=spec.seed, stream="training") as advance:
+        if checkpoint is None:
+            tracker.log_metrics({**start_metrics, **layers.measure(0)}, 0)
+        elif selection.out_of_patience(trainer.done, patience):  # stopped after its last epoch, and resumed
+            return selection
+        for epoch in trainer.train():
+            values, note = {"train/loss": epoch.loss}, f"loss {epoch.loss:.3f}"
+            if measure.name == "accuracy":  # counted in the training pass itself; a Dice would be a pass of its own
+                values["train/accuracy"] = epoch.accuracy
+                selection.add_point("train", epoch.number, epoch.accuracy)
+                note += f"  accuracy {100 * epoch.accuracy:.1f} %"
+            score = None
+            if monitored and images:
+                score = processes.of_first(measure.score(trainer.tested, images))
+                values[f"{monitored}/{measure.name}"] = score
+                selection.add_point(monitored, epoch.number, score)
+                note += f"  {monitored} {measure.label} {100 * score:.1f} %"
+            selection.update(epoch.number, score, trainer.tested)
+            speed = {"train/images_per_second": epoch.images_per_second}
+            tracker.log_metrics(
+                {**values, **speed, **activation_values(trainer.network), **layers.measure(epoch.number)}, epoch.number
+            )
+            session.save(
+                {
+                    "trainer": trainer.state_dict(),
+                    "selection": vars(selection),
+                    "layers": layers.courses,
+                    "global_random": torch.get_rng_state(),
+                }
+            )
+            advance(f"{note}  {epoch.images_per_second:.1f} images/s")
+            if selection.out_of_patience(epoch.number, patience):
+                break
+    return selection
+
+
+def _record(result: SupervisedResult, measure: Measure, test: ImageSet, layers: "LayerLog", tracker: Tracker) -> None:
+    """Store the metrics of the test, the figures and the tables."""
+    spec = result.spec
+    values = {f"{spec.evaluation.final}/{name}": value for name, value in result.final_metrics().items()}
+    if "validation" in result.curves:
+        values[f"validation/selected_{measure.name}"] = max(score for _, score in result.curves["validation"])
+    tracker.log_metrics(values, spec.training.epochs)
+    title = f"{spec.network.activation} in {spec.network.backbone} on {result.goal}"
+    figures: dict[str, Figure | None] = {
+        "figures/activation_curves.png": activation_curves(result.network, title=f"learned activations: {title}"),
+        "figures/layers.png": layers.figure(title=f"layers over training: {title}"),
+        **result.figures(test, title=title),
+    }
+    if result.curves:
+        figures["figures/training_curve.png"] = training_curve(
+            result.curves, title=title, ylabel=measure.label, xlabel="epoch"
+        )
+    for path, figure in figures.items():
+        if figure is not None:
+            tracker.log_figure(figure, path)
+    for path, text in result.texts().items():
+        tracker.log_text(text, path)
+
+
+class LayerLog:
+    """Activation RMS, gradient norm, dead alpha and learned scalars of every activation layer, epoch by epoch.
+
+    Measured in training mode on probe images that stay the same: a fiftieth of the training images, 2 to 32 of them,
+    evenly spread and not augmented, so that it costs at most that share of an epoch. With `enabled` false, or without
+    activations, it does nothing. `courses` maps quantity and layer to (epoch, value), for checkpoint and figure.
+    """
+
+    def __init__(self, network: nn.Module, images: ImageSet, loss: Loss, *, enabled: bool = True) -> None:
+        self.network, self.loss = network, loss
+        self.enabled = enabled and bool(activation_modules(network))
+        count = min(len(images), max(2, min(32, len(images) // 50)))
+        numbers = torch.arange(count, device=images.device) * (len(images) // count)
+        self.x = images.pixels(numbers)
+        self.y = images.labels[numbers] if images.masks is None else images.masks[numbers].float()
+        self.courses: dict[str, dict[str, list[tuple[int, float]]]] = {}
+
+    def measure(self, epoch: int) -> dict[str, float]:
+        """Measure, and give the metrics of the epoch: `layers/NAME/rms`, `.../gradient`, `.../dead_alpha`."""
+        if not self.enabled:
+            return {}
+        mode = self.network.training
+        self.network.train()
+        statistics = layer_statistics(self.network, self.x, self.y, loss=self.loss, activations_only=True)
+        self.network.train(mode)
+        metrics: dict[str, float] = {}
+        for layer, measured in statistics.items():
+            values = {"rms": measured.rms, "gradient": measured.output_gradient}
+            if measured.dead_alpha is not None:
+                values["dead_alpha"] = measured.dead_alpha
+            metrics |= {f"layers/{layer}/{quantity}": value for quantity, value in values.items()}
+            parameters = self.network.get_submodule(layer).named_parameters()
+            scalars = {name: value.item() for name, value in parameters if value.numel() == 1}
+            for quantity, value in (values | scalars).items():
+                self.courses.setdefault(quantity, {}).setdefault(layer, []).append((epoch, value))
+        return metrics
+
+    def figure(self, *, title: str) -> Figure | None:
+        """Draw what was measured, learned scalars first; None when nothing was."""
+        courses = dict(self.courses)
+        if not any(value for points in courses.get("dead_alpha", {}).values() for _, value in points):
+            courses.pop("dead_alpha", None)  # none ever was: the panel would be empty
+        order = sorted(courses, key=lambda quantity: quantity in ("rms", "gradient", "dead_alpha"))
+        drawn = {quantity: courses[quantity] for quantity in order}
+        return layer_curves(drawn, title=title, n=len(self.x)) if drawn else None

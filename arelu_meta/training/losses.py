@@ -1,0 +1,78 @@
+"""Losses and scores of supervised training, and the choice of the best epoch by a score."""
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from arelu_meta.data.imageset import ImageSet
+
+Loss = Callable[[Tensor, Tensor], Tensor]
+
+
+def cross_entropy(images: ImageSet, *, label_smoothing: float = 0.0, class_weights: bool = False) -> Loss:
+    """Give the cross-entropy of logits (N, classes) and labels (N,).
+
+    With `class_weights`, classes count inversely to their frequency in `images`.
+    """
+    weights = None
+    if class_weights:
+        counts = images.counts().float().clamp(min=1)
+        weights = counts.sum() / (len(counts) * counts)
+
+    def loss(output: Tensor, labels: Tensor) -> Tensor:
+        return F.cross_entropy(output, labels, weight=weights, label_smoothing=label_smoothing)
+
+    return loss
+
+
+def dice_loss(logits: Tensor, masks: Tensor) -> Tensor:
+    """One minus the soft Dice coefficient of the whole batch, smoothed by one pixel (Buda et al. 2019).
+
+    Logits and masks are (N, 1, H, W).
+
+    >>> round(dice_loss(torch.full((1, 1, 2, 2), 50.0), torch.ones(1, 1, 2, 2)).item(), 6)
+    0.0
+    """
+    probability = logits.sigmoid()
+    overlap = (probability * masks).sum()
+    return 1 - (2 * overlap + 1) / (probability.sum() + masks.sum() + 1)
+
+
+def count_correct(output: Tensor, labels: Tensor) -> Tensor:
+    """Number of correct answers of a classifier; NaN for a mask, whose output has as many axes as its labels.
+
+    >>> count_correct(torch.tensor([[2.0, 1.0], [0.0, 1.0]]), torch.tensor([0, 0]))
+    tensor(1.)
+    """
+    if output.dim() == labels.dim():
+        return output.new_full((), torch.nan, dtype=torch.float32)
+    return (output.argmax(1) == labels).sum().float()
+
+
+@dataclass
+class Selection:
+    """The epoch with the best score so far, its weights, and the curves of all scores over the epochs."""
+
+    best_score: float = -1.0
+    epoch: int = 0
+    best_state: dict[str, Tensor] = field(default_factory=dict)
+    curves: dict[str, list[tuple[int, float]]] = field(default_factory=dict)
+
+    def add_point(self, curve: str, epoch: int, value: float) -> None:
+        """Add a point to a curve."""
+        self.curves.setdefault(curve, []).append((epoch, value))
+
+    def update(self, epoch: int, score: float | None, network: nn.Module) -> None:
+        """Choose this epoch if its score is better than all before; without a score, always."""
+        if score is None or score > self.best_score:
+            self.best_score = self.best_score if score is None else score
+            self.epoch = epoch
+            self.best_state = copy.deepcopy(network.state_dict())
+
+    def out_of_patience(self, epoch: int, patience: int | None) -> bool:
+        """Tell whether so many epochs have passed without a better score."""
+        return patience is not None and epoch - self.epoch >= patience
