@@ -42,7 +42,7 @@ WITHOUT_EXAMPLE = """
     Execution assemble build_network load_weights
 """  # the examples of `run`, `find_model` and `read_weights` lead to them
 NOT_YET = """
-    ClassifySpec FewShotSpec FineTuneSpec SegmentSpec TransferSpec curves results run
+    curves results
 """
 
 

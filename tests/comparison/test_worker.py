@@ -73,7 +73,7 @@ def training(monkeypatch: pytest.MonkeyPatch, runs: Store) -> list[Execution]:
         run_id = runs.client.create_run(runs.experiment_id, tags=tags).info.run_id
         runs.client.set_terminated(run_id, end_time=20)
 
-    monkeypatch.setattr("arelu_meta.kinds.run.run", run)
+    monkeypatch.setattr("arelu_meta.kinds.run", run)
     return calls
 
 
@@ -95,7 +95,7 @@ def test_of_two_runs_of_a_cell_the_one_that_finished_first_counts(
         runs.client.set_terminated(theirs, end_time=10)
         runs.add(job, "FINISHED", end=20, **execution.tags)
 
-    monkeypatch.setattr("arelu_meta.kinds.run.run", run)
+    monkeypatch.setattr("arelu_meta.kinds.run", run)
     assert run_cell(job).run_id == theirs
     assert runs.statuses() == {theirs: "FINISHED"}
 
@@ -150,7 +150,7 @@ def test_a_diverged_run_is_a_result_and_found_again(job: Job, runs: Store, monke
         runs.add(job, "FAILED", **{**execution.tags, connection.DIVERGED: "the loss is nan"})
         raise DivergedError("the loss is nan")
 
-    monkeypatch.setattr("arelu_meta.kinds.run.run", run)
+    monkeypatch.setattr("arelu_meta.kinds.run", run)
     first, again = run_cell(job), run_cell(job)
     assert first.has_result
     assert first.diverged
@@ -159,7 +159,7 @@ def test_a_diverged_run_is_a_result_and_found_again(job: Job, runs: Store, monke
 
 
 @pytest.mark.usefixtures("store_uri")
-@pytest.mark.parametrize("when", ["store.connection.open_store", "kinds.run.run"])
+@pytest.mark.parametrize("when", ["store.connection.open_store", "kinds.run"])
 def test_a_store_that_is_away_for_a_moment_is_retried(monkeypatch: pytest.MonkeyPatch, job: Job, when: str):
     """At the start of a comparison it is wrong input; in its middle, also when a run opens it, it may come back."""
 

@@ -91,7 +91,25 @@ class EvaluationSection(Section):
 
 
 class FewShotSpec(Spec):
-    """A meta-learning run: episodes of a data set, a network, a method."""
+    """A meta-learning run: episodes of a data set, a network, a method.
+
+    Args:
+        task: the name of the task, which the run is called after.
+        data: the image set and how it is divided.
+        episode: classes, support and query images of an episode.
+        network: backbone and activation.
+        training: method, engine, inner and outer loop.
+        evaluation: protocol and episodes of validation and test.
+        seed: seed of every random stream.
+
+    Raises:
+        pydantic.ValidationError: a setting is unknown, out of range, or does not go with another.
+
+    Example:
+        >>> spec = FewShotSpec(task="mine", data={"dataset": "digits"}, episode={"ways": 3, "shots": 2})
+        >>> spec.training.method, spec.network.activation, "test/accuracy" in spec.metrics()
+        ('maml', 'arelu', True)
+    """
 
     kind: Literal["few_shot"] = "few_shot"
     data: DataSection
