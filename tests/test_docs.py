@@ -53,7 +53,7 @@ def test_explain(monkeypatch):
     """The grid of starts takes an hour; its rows are made up, in the form in which they come."""
     rows = [(0.9, beta, 0, "validation/accuracy", epoch, 90.0 + epoch) for beta in (1.0, 2.0) for epoch in (1, 2)]
     found = pd.DataFrame(rows, columns=["alpha", "beta", "seed", "metric", "step", "value"])
-    monkeypatch.setattr("arelu_meta.comparison.results.curves", lambda *_: found)
+    monkeypatch.setattr("arelu_meta.comparison.collect.curves", lambda *_: found)
     assert execute("explain.md")["means"].loc[1, (0.9, 1.0)] == 91.0
     assert all(Path(name).stat().st_size > 5_000 for name in ("grad_cam.png", "feature_maps.png", "starts.png"))
 

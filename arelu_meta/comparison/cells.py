@@ -76,13 +76,7 @@ def expand(
         ['relu seed 0', 'arelu seed 0']
     """
     only = only or {}
-    for axis, words in only.items():
-        if axis not in experiment.axes:
-            raise InputError(f"`only` {axis}: no such axis; axes here: {', '.join(experiment.axes)}")
-        for word in words:
-            if not any(is_same(value, word) for value in experiment.axes[axis]):
-                known = ", ".join(map(format_value, experiment.axes[axis]))
-                raise InputError(f"`only` {axis}={word}: the experiment has no such value; known: {known}")
+    _check_only(only, experiment.axes)
     cells = _cells(experiment, experiment.seeds if seeds is None else seeds, budget)
     by_identity: dict[str, Cell] = {}
     for cell in cells:
@@ -139,6 +133,17 @@ def _put(values: dict[str, Any], name: str, value: Any) -> None:
         if not isinstance(values, dict):
             raise InputError(f"{name} names no setting: {section} has a value of its own")
     values[key] = value
+
+
+def _check_only(only: Mapping[str, Sequence[str]], axes: Mapping[str, Sequence[Value]]) -> None:
+    """Refuse axes and values that the grid does not have."""
+    for axis, words in only.items():
+        if axis not in axes:
+            raise InputError(f"`only` {axis}: no such axis; axes here: {', '.join(axes)}")
+        for word in words:
+            if not any(is_same(value, word) for value in axes[axis]):
+                known = ", ".join(map(format_value, axes[axis]))
+                raise InputError(f"`only` {axis}={word}: the experiment has no such value; known: {known}")
 
 
 def _check_metrics(experiment: Experiment, spec: Spec, budget: float) -> None:

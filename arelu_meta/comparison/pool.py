@@ -14,13 +14,12 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection, wait
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from arelu_meta.comparison.worker import (
     CLOSING_SECONDS,
     CellOutcome,
     Job,
-    Listener,
     Retries,
     check_workers,
     environment,
@@ -30,6 +29,9 @@ from arelu_meta.comparison.worker import (
 from arelu_meta.console import progress
 from arelu_meta.console.command_line import terminate
 from arelu_meta.runtime.hardware import usable_cores
+
+if TYPE_CHECKING:
+    from arelu_meta.comparison.overview import Overview
 
 PROGRESS_SECONDS = 0.5  # between two messages of a worker about its progress
 
@@ -68,7 +70,7 @@ class Pool:
             worker.connection.close()
         self._workers.clear()
 
-    def run(self, jobs: Sequence[Job], listener: Listener) -> Iterator[CellOutcome]:
+    def run(self, jobs: Sequence[Job], overview: "Overview") -> Iterator[CellOutcome]:
         """Run all jobs and give their outcomes as they end; failed ones, and those of dead workers, are retried."""
         waiting, retries = deque(jobs), Retries()
         for _ in range(min(self.count, len(jobs))):
@@ -76,11 +78,11 @@ class Pool:
         while waiting or any(worker.job for worker in self._workers):
             for worker in self._workers:
                 if worker.job is None and waiting:
-                    worker.start(waiting.popleft(), listener)
+                    worker.start(waiting.popleft(), overview)
             busy = {worker.connection: worker for worker in self._workers if worker.job}
             for connection in wait(list(busy)):
                 worker = busy[connection]  # type: ignore[index]  # `wait` gives back what it was given
-                job, outcome = worker.job, worker.receive(listener)
+                job, outcome = worker.job, worker.receive(overview)
                 if job is None or outcome is None:
                     continue
                 if outcome.died:
@@ -88,10 +90,10 @@ class Pool:
                     worker.connection.close()
                     self._workers[self._workers.index(worker)] = _Worker(self._threads)
                 if outcome.has_result or not retries.allow(outcome):
-                    listener.on_end(outcome)
+                    overview.on_end(outcome)
                     yield outcome
                 else:
-                    listener.on_message(f"{job.cell.label}: {outcome.reason}; it is retried")
+                    overview.on_message(f"{job.cell.label}: {outcome.reason}; it is retried")
                     waiting.append(job)
 
 
@@ -107,14 +109,14 @@ class _Worker:
         other.close()  # so that the death of the process ends the pipe
         self.job: Job | None = None
 
-    def start(self, job: Job, listener: Listener) -> None:
+    def start(self, job: Job, overview: "Overview") -> None:
         """Send it a job; a worker that died meanwhile shows when its answer is awaited."""
         self.job = job
-        listener.on_start(job.cell)
+        overview.on_start(job.cell)
         with suppress(BrokenPipeError, ConnectionResetError):
             self.connection.send(job)
 
-    def receive(self, listener: Listener) -> CellOutcome | None:
+    def receive(self, overview: "Overview") -> CellOutcome | None:
         """Read a message: the outcome of its job, or None where it was about progress."""
         if self.job is None:
             return None
@@ -123,9 +125,9 @@ class _Worker:
         except (EOFError, OSError):  # also in the middle of a message
             kind, content = "outcome", [CellOutcome(self.job.cell, reason="its worker died", died=True)]
         if kind == "progress":
-            listener.on_progress(self.job.cell, *content)
+            overview.on_progress(self.job.cell, *content)
         elif kind == "message":
-            listener.on_message(*content)
+            overview.on_message(*content)
         if kind != "outcome":
             return None
         self.job = None

@@ -16,14 +16,13 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from arelu_meta.comparison.worker import (
     CLOSING_SECONDS,
     MOST_DEATHS,
     CellOutcome,
     Job,
-    Listener,
     Retries,
     check_workers,
     environment,
@@ -32,6 +31,9 @@ from arelu_meta.comparison.worker import (
 )
 from arelu_meta.console.command_line import Terminated, terminate
 from arelu_meta.errors import InputError, first_line
+
+if TYPE_CHECKING:
+    from arelu_meta.comparison.overview import Overview
 
 _SQLITE = "sqlite:///"
 _PASSED_ON = ("ARELU_META_DATA", "MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD", "MLFLOW_TRACKING_TOKEN")
@@ -87,10 +89,11 @@ class RayCluster:
     def __exit__(self, *_error: object) -> None:
         self._ray.shutdown()
 
-    def run(self, jobs: Sequence[Job], listener: Listener) -> Iterator[CellOutcome]:
+    def run(self, jobs: Sequence[Job], overview: "Overview") -> Iterator[CellOutcome]:
         """Run all jobs and give their outcomes as they end."""
         remote = self._ray.remote(num_cpus=self._cpus, num_gpus=self._gpus, max_retries=MOST_DEATHS - 1)(_run_remotely)
-        retries, calls = Retries(), {}  # type: Retries, dict[Future[CellOutcome], tuple[Job, Any]]
+        retries = Retries()
+        calls: dict[Future[CellOutcome], tuple[Job, Any]] = {}
 
         def send(job: Job) -> None:
             reference = remote.remote(job)
@@ -102,12 +105,16 @@ class RayCluster:
             while calls:
                 ready = next(iter(wait(calls, return_when=FIRST_COMPLETED).done))
                 job, _ = calls.pop(ready)
-                outcome = _outcome_of(ready, job)
+                try:
+                    outcome = ready.result()
+                except Exception as error:  # of many kinds: a node that died, too little memory, a lost connection
+                    reason = f"{type(error).__name__}: {first_line(error)}"
+                    outcome = CellOutcome(job.cell, reason=reason, died=True)
                 if outcome.has_result or outcome.died or not retries.allow(outcome):
-                    listener.on_end(outcome)
+                    overview.on_end(outcome)
                     yield outcome
                 else:
-                    listener.on_message(f"{job.cell.label}: {outcome.reason}; it is retried")
+                    overview.on_message(f"{job.cell.label}: {outcome.reason}; it is retried")
                     send(job)
         finally:
             self._cancel([*calls.values()])
@@ -199,13 +206,6 @@ def _standard_error_discarded() -> Iterator[None]:
     finally:
         os.dup2(before, 2)
         os.close(before)
-
-
-def _outcome_of(answer: "Future[CellOutcome]", job: Job) -> CellOutcome:
-    try:
-        return answer.result()
-    except Exception as error:  # of many kinds: a node that died, too little memory, a lost connection
-        return CellOutcome(job.cell, reason=f"{type(error).__name__}: {first_line(error)}", died=True)
 
 
 def _run_remotely(job: Job) -> CellOutcome:

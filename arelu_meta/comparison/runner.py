@@ -19,7 +19,7 @@ from arelu_meta.comparison.experiment import Experiment, read_experiment, read_p
 from arelu_meta.comparison.overview import Overview
 from arelu_meta.comparison.parent_run import AXES, BUDGET, ParentRun, open_parent_run
 from arelu_meta.comparison.pool import Pool
-from arelu_meta.comparison.worker import CellOutcome, Job, Listener
+from arelu_meta.comparison.worker import CellOutcome, Job
 from arelu_meta.errors import InputError, RunError, first_line
 from arelu_meta.kinds.execution import Execution
 from arelu_meta.reporting import Report, make_report, report_metrics, write_report
@@ -32,7 +32,7 @@ class Workers(Protocol):
     def count(self) -> int:
         """How many cells run at once, as far as it is known here."""
 
-    def run(self, jobs: Sequence[Job], listener: Listener) -> Iterator[CellOutcome]:
+    def run(self, jobs: Sequence[Job], overview: Overview) -> Iterator[CellOutcome]:
         """Run all jobs and give their outcomes as they end."""
 
 
@@ -108,8 +108,7 @@ def run_comparison(
 ) -> ComparisonResult:
     """Run what is not finished of a comparison, then report: `python -m arelu_meta.compare` as a function.
 
-    Workers are processes that import the main module anew: a script must guard its calls by
-    `if __name__ == "__main__":`; a notebook need not.
+    Workers are processes that import the main module: a script needs `if __name__ == "__main__":`, a notebook does not.
 
     Args:
         experiment: a built-in experiment by name, an experiment file by path, or an `Experiment`.
@@ -117,9 +116,9 @@ def run_comparison(
         seeds: seeds in place of the experiment's.
         budget: share of the full training, above 0 and at most 1.
         shard: `(2, 8)` runs the second of eight shares of the cells; the call that completes the last share reports.
-        workers: what runs the cells: `Pool(workers=2)` on this machine or `RayCluster()`; without it one process.
+        workers: what runs the cells: `Pool(workers=2)` or `RayCluster()`; without it one process.
         execution: device and folder of the data.
-        any_version: whether results of another version of the package are accepted.
+        any_version: accept results of another version of the package.
 
     Returns:
         The report, the cells without a result, the parent run in MLflow and the folder of the report.

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from arelu_meta.comparison.cells import Cell
 from arelu_meta.console import progress
@@ -57,22 +57,6 @@ class CellOutcome:
     def has_result(self) -> bool:
         """Whether the store holds its result."""
         return not self.reason
-
-
-class Listener(Protocol):
-    """Is told of the progress of all cells."""
-
-    def on_start(self, cell: Cell) -> None:
-        """A worker has started a cell."""
-
-    def on_progress(self, cell: Cell, stage: str, done: int, total: int) -> None:
-        """A cell has done so many steps of a stage of its run."""
-
-    def on_end(self, outcome: CellOutcome) -> None:
-        """A cell has ended and is not retried."""
-
-    def on_message(self, text: str) -> None:
-        """Something happened that the user should know."""
 
 
 class Retries:
@@ -152,7 +136,10 @@ def _run_locked(job: Job, folder: "RunFolder", bar: progress.Bar, start: float) 
     ended = ended_runs(client, experiment_id, of_this_cell)
     if ended:
         return CellOutcome(job.cell, run_id=ended[0].info.run_id, diverged=has_diverged(ended[0]))
-    folder_id = _folder_id(folder)
+    id_path = folder.path / "folder_id"  # tells runs that were started in this folder from those of others
+    if not id_path.exists():
+        id_path.write_text(uuid.uuid4().hex)
+    folder_id = id_path.read_text()
     resumed = _resumable(client, folder, folder_id, client.search_runs([experiment_id], of_this_cell))
     tags = {**job.execution.tags, FOLDER_TAG: folder_id}
     execution = job.execution.model_copy(update={"resume": resumed is not None, "tags": tags})
@@ -169,14 +156,6 @@ def _run_locked(job: Job, folder: "RunFolder", bar: progress.Bar, start: float) 
         else:  # a worker with another folder was faster
             client.delete_run(own.info.run_id)
     return CellOutcome(job.cell, run_id=first.info.run_id, seconds=seconds, diverged=has_diverged(first))
-
-
-def _folder_id(folder: "RunFolder") -> str:
-    """Give the id of a run folder, which tells runs that were started in it from those of others."""
-    path = folder.path / "folder_id"
-    if not path.exists():
-        path.write_text(uuid.uuid4().hex)
-    return path.read_text()
 
 
 def _resumable(client: "MlflowClient", folder: "RunFolder", folder_id: str, earlier: "list[Run]") -> str | None:

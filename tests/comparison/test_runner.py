@@ -9,8 +9,9 @@ import pytest
 from arelu_meta.comparison.cells import expand
 from arelu_meta.comparison.collect import results
 from arelu_meta.comparison.experiment import read_experiment
+from arelu_meta.comparison.overview import Overview
 from arelu_meta.comparison.runner import Plan, run_plan
-from arelu_meta.comparison.worker import CellOutcome, Job, Listener
+from arelu_meta.comparison.worker import CellOutcome, Job
 from arelu_meta.store.connection import open_store
 from tests.comparison import tiny
 from tests.tiny_runs import MLFLOW_WARNINGS
@@ -27,7 +28,7 @@ class ByOthers:
         self.lost = lost
         """Numbers of cells whose run is deleted right after."""
 
-    def run(self, jobs: Sequence[Job], listener: Listener) -> Iterator[CellOutcome]:
+    def run(self, jobs: Sequence[Job], overview: Overview) -> Iterator[CellOutcome]:
         for number, job in enumerate(jobs):
             client, experiment_id = open_store(job.execution.experiment)
             tags = {**job.execution.tags, "spec_hash": job.cell.spec.identity, "mlflow.parentRunId": "another parent"}
@@ -38,7 +39,7 @@ class ByOthers:
             if number in self.lost:
                 client.delete_run(run.info.run_id)
             outcome = CellOutcome(job.cell, run_id=run.info.run_id)
-            listener.on_end(outcome)
+            overview.on_end(outcome)
             yield outcome
 
 
@@ -69,8 +70,8 @@ def test_a_finished_run_that_is_gone_is_missing(plan: Plan):
 
 def test_the_reason_of_a_cell_without_a_result_is_kept(plan: Plan):
     class Failing(ByOthers):
-        def run(self, jobs: Sequence[Job], listener: Listener) -> Iterator[CellOutcome]:
-            yield from super().run(jobs[1:], listener)
+        def run(self, jobs: Sequence[Job], overview: Overview) -> Iterator[CellOutcome]:
+            yield from super().run(jobs[1:], overview)
             yield CellOutcome(jobs[0].cell, reason="it broke")
 
     done = run_plan(plan, given(Failing()))
@@ -90,12 +91,12 @@ def test_two_parent_runs_become_one(plan: Plan):
     """Another shard's was made a moment earlier and showed a moment later: its own goes, and the cells move there."""
 
     class WithEarlierParent(ByOthers):
-        def run(self, jobs: Sequence[Job], listener: Listener) -> Iterator[CellOutcome]:
+        def run(self, jobs: Sequence[Job], overview: Overview) -> Iterator[CellOutcome]:
             client, experiment_id = open_store("tiny")
             (own,) = client.search_runs([experiment_id])
             tags = {key: value for key, value in own.data.tags.items() if not key.startswith("mlflow.")}
             self.earlier = client.create_run(experiment_id, tags=tags, start_time=1).info.run_id
-            yield from super().run(jobs, listener)
+            yield from super().run(jobs, overview)
 
     workers = WithEarlierParent()
     done = run_plan(plan, given(workers))

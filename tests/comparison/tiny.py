@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 from arelu_meta.compare import main
-from arelu_meta.comparison.worker import CellOutcome, Job, Listener, run_cell
+from arelu_meta.comparison.overview import Overview
+from arelu_meta.comparison.worker import CellOutcome, Job, run_cell
 
 ROOT = Path(__file__).parent.parent.parent
 EXPERIMENT = """
@@ -132,9 +133,9 @@ class InProcess:
     def __exit__(self, *_error: object) -> None:
         pass
 
-    def run(self, jobs: Sequence[Job], listener: Listener) -> Iterator[CellOutcome]:
+    def run(self, jobs: Sequence[Job], overview: Overview) -> Iterator[CellOutcome]:
         """Run all jobs; none is retried."""
         for job in jobs:
             outcome = run_cell(job)
-            listener.on_end(outcome)
+            overview.on_end(outcome)
             yield outcome
