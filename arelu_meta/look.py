@@ -1,4 +1,4 @@
-"""Look into trained classification runs: Grad-CAM, and feature maps before and after an activation.
+"""Look into trained runs: Grad-CAM, and feature maps before and after an activation.
 
 python -m arelu_meta.look RUN --layer block2
 python -m arelu_meta.look RELU_RUN ARELU_RUN --layer stages.1 --maps-layer stem.2
@@ -9,16 +9,17 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from arelu_meta.console import command_line
-from arelu_meta.errors import InputError
 
 
 def command(argv: Sequence[str] | None = None) -> None:
     """Draw, and say where the pictures are."""
     parser = command_line.Parser(
         prog="python -m arelu_meta.look",
-        description="Draw Grad-CAM and feature maps of trained classify runs, as files and as artifacts of the runs.",
+        description="Draw Grad-CAM and feature maps of trained networks, as files and as artifacts of their runs.",
     )
-    parser.add_argument("runs", nargs="+", metavar="RUN", help="MLflow run id, or run folder (runs/TASK-...)")
+    parser.add_argument(
+        "runs", nargs="+", metavar="RUN", help="MLflow run id, model URI (runs:/..., models:/...), or run folder"
+    )
     parser.add_argument("--layer", required=True, help="layer for Grad-CAM, as in network.named_modules()")
     parser.add_argument("--maps-layer", default="", metavar="LAYER", help="activation to draw before and after")
     parser.add_argument("--images", type=int, default=4, help="test images to explain [4]")
@@ -28,8 +29,6 @@ def command(argv: Sequence[str] | None = None) -> None:
 
     from arelu_meta.kinds.look import look_into
 
-    if given.images < 1:
-        raise InputError(f"--images {given.images}: must be at least 1")
     drawn = look_into(
         given.runs,
         layer=given.layer,

@@ -61,6 +61,8 @@ def look_into(
         InputError: a run or layer is not there, or the runs were tested on different images.
 
     """
+    if images < 1:
+        raise InputError(f"`images` {images}: must be at least 1")
     trained = [_open_run(run, root) for run in runs]
     test = trained[0].images
     for other in trained[1:]:
