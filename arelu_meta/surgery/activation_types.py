@@ -48,17 +48,13 @@ _TYPES: dict[str, tuple[Any, ...]] = {
 # What is replaced by default. Gates and outputs (sigmoid, softmax, tanh, softplus) are swapped when asked for.
 BETWEEN_LAYERS = frozenset(_TYPES) - {"softplus", "sigmoid", "hardsigmoid", "tanh"}
 _FOREIGN_CLASSES = {
-    "Swish": "swish",
-    "SwishMe": "swish",
-    "MemoryEfficientSwish": "swish",
-    "HardSwish": "hardswish",
-    "HardSwishMe": "hardswish",
-    "Mish": "mish",
-    "MishMe": "mish",
-    "PReLU": "prelu",
+    **dict.fromkeys(("Swish", "SwishMe", "MemoryEfficientSwish"), "swish"),
+    **dict.fromkeys(("HardSwish", "HardSwishMe"), "hardswish"),
+    **dict.fromkeys(("Mish", "MishMe"), "mish"),
     "GELU": "gelu",
     "GELUTanh": "gelu_tanh",
     "QuickGELU": "quick_gelu",
+    "PReLU": "prelu",
     "Sigmoid": "sigmoid",
     "HardSigmoid": "hardsigmoid",
     "Tanh": "tanh",
@@ -156,9 +152,9 @@ def conceals(module: nn.Module) -> bool:
     return isinstance(module, (nn.RNN, nn.RNNCell)) and module.nonlinearity == "relu"
 
 
-def is_torch(kind: type) -> bool:
+def is_torch(module_class: type) -> bool:
     """Tell torch's own layers, whose code holds no activation but those that `conceals` names."""
-    return kind.__module__.startswith("torch.nn.")
+    return module_class.__module__.startswith("torch.nn.")
 
 
 @functools.cache

@@ -50,12 +50,12 @@ _PASSING_METHODS = ("flatten", "view", "reshape", "contiguous", "mean")
 def old_slope(site: CallSite) -> Tensor:
     """Slope of the old activation below zero; 0 for those that are not made of two slopes, as ReLU is nearest."""
     module, node = site.module, site.node
-    if site.kind == "prelu" and module is not None:
+    if site.activation == "prelu" and module is not None:
         return next(module.parameters()).detach().float()
-    if site.kind == "leaky_relu":
+    if site.activation == "leaky_relu":
         given = node.args[1] if len(node.args) > 1 else node.kwargs.get("negative_slope", 0.01)
         return torch.tensor(float(getattr(module, "negative_slope", given)))  # type: ignore[arg-type]
-    if site.kind == "rrelu" and module is not None:
+    if site.activation == "rrelu" and module is not None:
         return torch.tensor((float(module.lower) + float(module.upper)) / 2)  # type: ignore[arg-type]
     return torch.tensor(0.0)
 

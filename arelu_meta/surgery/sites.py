@@ -33,7 +33,7 @@ class CallSite:
 
     block: TracedBlock
     nodes: dict[bool, fx.Node | None]
-    kind: str
+    activation: str  # its name, as in `activation_types`
     home: str  # the module, relative to the block, that the new activation becomes a child of
     leaf: str
     slot: tuple[Any, ...]  # the attribute that holds the old module
@@ -70,19 +70,19 @@ def call_sites(model: TracedModel) -> list[CallSite]:
     sites = []
     for block, nodes in paired:
         node = _either(nodes)
-        kind = str(node_type(node, block.modules))
+        activation = str(node_type(node, block.modules))
         module = block.modules[str(node.target)] if node.op == "call_module" else None
         overwrites = any(_overwrites(block, training, call) for training, call in nodes.items() if call is not None)
         # The trace can have meant no other attribute; a plain nn.Sequential is read place by place.
         one_path = sum(other is module for other in block.modules.values()) == 1
         one_path |= type(block.module).forward is nn.Sequential.forward
         single = module is not None and slots[_slot(block, node)] == 1 and one_path
-        home, leaf = _choose_path(block, node, taken, kind)
+        home, leaf = _choose_path(block, node, taken, activation)
         sites.append(
             CallSite(
                 block=block,
                 nodes=nodes,
-                kind=kind,
+                activation=activation,
                 home=home,
                 leaf=leaf,
                 slot=_slot(block, node),
@@ -135,7 +135,7 @@ def _slot(block: TracedBlock, node: fx.Node) -> tuple[Any, ...]:
     return id(block.modules[home]), leaf, "module"
 
 
-def _choose_path(block: TracedBlock, node: fx.Node, taken: set[tuple[int, str]], kind: str) -> tuple[str, str]:
+def _choose_path(block: TracedBlock, node: fx.Node, taken: set[tuple[int, str]], activation: str) -> tuple[str, str]:
     """Choose where the new activation lives: `relu` for the first call of a module, `relu_2` for the next, ..."""
     if node.op == "call_module":
         home, _, leaf = str(node.target).rpartition(".")
@@ -144,7 +144,7 @@ def _choose_path(block: TracedBlock, node: fx.Node, taken: set[tuple[int, str]],
             return home, leaf
     else:  # named after its function
         stack = list((node.meta.get("nn_module_stack") or {"": ("", None)}).values())
-        home, leaf = str(stack[-1][0]), kind.removesuffix("_tanh")
+        home, leaf = str(stack[-1][0]), activation.removesuffix("_tanh")
     if home and isinstance(block.modules[home], _CONTAINERS):  # another child would become one more layer
         home, leaf = "", f"{home}_{leaf}".replace(".", "_")
     holder = block.modules[home]

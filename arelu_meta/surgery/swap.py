@@ -162,7 +162,7 @@ def _new_activation(
     if folding is not None:
         start_like(new, slope, options)
         # Without the bound of ReLU6 the signal of a trained network grows from layer to layer.
-        new = Clamped(new, RELU6_MAXIMUM) if site.kind == "relu6" else new
+        new = Clamped(new, RELU6_MAXIMUM) if site.activation == "relu6" else new
         factor = gain(new)
         if factor is not None and factor != 1:
             layer = folding.layer(site)
