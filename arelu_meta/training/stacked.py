@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state, vmap
 
-from arelu_meta.activations.rrelu import RReLU
+from arelu_meta.activations.parameters import draws_random_numbers
 from arelu_meta.errors import DivergedError, InputError
 from arelu_meta.runtime import processes
 from arelu_meta.training.losses import count_correct
@@ -22,7 +22,6 @@ from arelu_meta.training.supervised import Epoch, SupervisedTrainer
 
 Snapshot = dict[str, Tensor]
 DROPOUTS = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout)
-RANDOM_LAYERS = (*DROPOUTS, nn.RReLU, RReLU)
 
 
 class StackedTrainer:
@@ -125,7 +124,7 @@ def check_stackable(trainer: SupervisedTrainer) -> None:
         if used:
             raise InputError(f"`together` does not go with {name}; drop one of them")
     for module in trainer.network.modules():
-        if isinstance(module, RANDOM_LAYERS):
+        if isinstance(module, DROPOUTS) or draws_random_numbers(module):
             raise InputError(
                 f"`together` cannot give each seed its own random numbers in {type(module).__name__}; drop `together`"
             )

@@ -3,7 +3,12 @@ import torch
 from torch import nn
 
 from arelu_meta import activations
-from arelu_meta.activations.parameters import activation_modules, activation_parameters, parameter_groups
+from arelu_meta.activations.parameters import (
+    activation_modules,
+    activation_parameters,
+    draws_random_numbers,
+    parameter_groups,
+)
 
 
 def network() -> nn.Module:
@@ -64,3 +69,11 @@ def test_decay_leaves_activation_parameters_alone_unless_asked():
         torch.optim.SGD(groups).step()
         assert torch.allclose(net[0].weight, 0.9 * weight)
         assert net[1].alpha.item() == pytest.approx(factor * alpha)
+
+
+def test_random_activations_say_so():
+    class Noisy(nn.ReLU):
+        draws_random_numbers = True
+
+    assert all(map(draws_random_numbers, (activations.build("rrelu"), nn.RReLU(), Noisy())))
+    assert not any(draws_random_numbers(activations.build(name)) for name in activations.names() if name != "rrelu")
