@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from arelu_meta.comparison.cells import Cell
 from arelu_meta.console import progress
+from arelu_meta.console.command_line import arguments_as_flags
 from arelu_meta.errors import DivergedError, InputError, RunError, StoreError, first_line
 from arelu_meta.kinds.execution import MOST_THREADS, Execution
 
@@ -118,7 +119,7 @@ def run_cell(job: Job, bar: progress.Bar = progress.silent) -> CellOutcome:
         with FileLock(folder.path / "lock"):
             return _run_locked(job, folder, bar, start)
     except Exception as error:
-        reason = first_line(error)
+        reason = arguments_as_flags(first_line(error))  # settings of a cell are keys of a file, no flags
         if not isinstance(error, InputError):
             reason = f"{type(error).__name__}: {reason}"
         # The store was there when the comparison began: it may come back.

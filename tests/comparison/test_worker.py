@@ -20,7 +20,7 @@ from arelu_meta.comparison.worker import (
     run_cell,
     thread_variables,
 )
-from arelu_meta.errors import DivergedError, StoreError
+from arelu_meta.errors import DivergedError, InputError, StoreError
 from arelu_meta.kinds.execution import Execution
 from arelu_meta.kinds.few_shot.spec import FewShotSpec
 from arelu_meta.store import connection
@@ -169,6 +169,18 @@ def test_a_store_that_is_away_for_a_moment_is_retried(monkeypatch: pytest.Monkey
     monkeypatch.setattr(f"arelu_meta.{when}", away)
     outcome = run_cell(job)
     assert (outcome.reason, outcome.final) == ("cannot use the MLflow store", False)
+
+
+@pytest.mark.usefixtures("store_uri")
+def test_a_reason_names_settings_as_the_file_does(monkeypatch: pytest.MonkeyPatch, job: Job):
+    """Settings of a cell are keys of its experiment's file; the command has no such flags."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise InputError("lower `inner_lr`")
+
+    monkeypatch.setattr("arelu_meta.store.connection.open_store", refuse)
+    outcome = run_cell(job)
+    assert (outcome.reason, outcome.final) == ("lower inner_lr", True)
 
 
 def test_retries(tiny_spec: Made):
