@@ -1,3 +1,7 @@
+import ast
+import re
+from pathlib import Path
+
 import pytest
 
 from arelu_meta.errors import InputError, RunError, first_line, suggestion, unknown
@@ -32,3 +36,16 @@ def test_callers_catch_wrong_input_as_value_error():
 )
 def test_the_first_line_of_an_error(error: Exception, line: str):
     assert first_line(error) == line
+
+
+def test_messages_below_the_commands_name_arguments_not_flags(root: Path):
+    """Commands show the arguments that are flags of theirs as flags; from a notebook, a flag does not exist."""
+    package, advised = root / "arelu_meta", []
+    for path in package.rglob("*.py"):
+        if path.parent == package or path.name == "__main__.py" or path.parent.name == "console":
+            continue
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Raise) and re.search(r"(?<![\w-])--[a-z]", ast.unparse(node)):
+                advised.append(f"{path.relative_to(package)}:{node.lineno}")
+    ours = [place for place in advised if not place.startswith("store/connection.py")]  # a flag of the mlflow command
+    assert ours == []

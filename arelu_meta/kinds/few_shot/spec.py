@@ -70,7 +70,7 @@ class MetaTrainingSection(Section):
         learners.check_engine(self.method, self.engine)
         if self.inner_optimizer == "adam" and self.engine != "higher":
             raise InputError(
-                f"inner optimizer 'adam' runs on engine 'higher', not {self.engine!r}; use --engine higher"
+                f"inner optimizer 'adam' runs on engine 'higher', not {self.engine!r}; use `engine='higher'`"
             )
         return self
 
@@ -125,12 +125,12 @@ class FewShotSpec(Spec):
             if train_ways is not None and train_ways > self.episode.ways:
                 raise InputError(
                     f"train_ways = {train_ways}, but the head of method {method!r} has ways = {self.episode.ways} "
-                    f"outputs; use --method protonet, or leave --train-ways out"
+                    f"outputs; use `method='protonet'`, or leave `train_ways` out"
                 )
             if self.network.norm == "running":
                 raise InputError(
                     f"norm 'running' does not adapt, and method {method!r} adapts by gradient; "
-                    f"use --norm batch_support, batch (transductive) or group"
+                    f"use `norm='batch_support'`, 'batch' (transductive) or 'group'"
                 )
         return self
 

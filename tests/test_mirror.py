@@ -1,0 +1,84 @@
+"""The tests mirror the package path by path: `arelu_meta/A/B.py` is tested in `tests/A/test_B.py`.
+
+`__main__.py` is tested in `test_main.py` of its folder; an `__init__.py` where it has code, in `test_init.py` or by the
+contract (`test_contract.py`) that everything registered there is held to.
+"""
+
+from pathlib import Path
+
+# Modules without a test file of their own, and the one that tests them instead.
+ELSEWHERE = {
+    # Held side by side to one set of demands, beside torchvision's and timm's networks.
+    "backbones/conv_block.py": "backbones/test_conv4.py",
+    "backbones/mobilenet.py": "backbones/test_cifar_networks.py",
+    "backbones/resnet.py": "backbones/test_cifar_networks.py",
+    "backbones/shufflenet_v2.py": "backbones/test_cifar_networks.py",
+    "backbones/squeezenet.py": "backbones/test_cifar_networks.py",
+    "backbones/vgg.py": "backbones/test_cifar_networks.py",
+    # Formats of one's own images: every reader gives the same set.
+    "data/files/image_folders.py": "data/files/test_user_data.py",
+    # What the two estimators share.
+    "estimators/classifier.py": "estimators/test_fine_tune.py",
+    # Engines are held to one meta-gradient, and kernels to what torch computes without them.
+    "kernels/episode_operations.py": "learners/engines/test_agreement.py",
+    "kernels/standardise.py": "backbones/test_norm.py",
+    "learners/engines/func_engine.py": "learners/engines/test_agreement.py",
+    "learners/engines/learn2learn_engine.py": "learners/engines/test_agreement.py",
+    # Specs are read by their commands, in files and flags; results are printed by them.
+    "kinds/classify/spec.py": "kinds/test_sections.py",
+    "kinds/segment/spec.py": "kinds/test_sections.py",
+    "kinds/transfer/spec.py": "kinds/test_sections.py",
+    "kinds/finetune/result.py": "kinds/finetune/test_run.py",
+    "kinds/results.py": "kinds/test_contract.py",
+    # Signals of a whole command.
+    "runtime/signals.py": "test_maml.py",
+    # Steps of one rewriting, whose outcome is what counts.
+    "surgery/preserving.py": "surgery/test_swap.py",
+    "surgery/report.py": "surgery/test_swap.py",
+    "surgery/rewriting.py": "surgery/test_swap.py",
+    "surgery/sites.py": "surgery/test_swap.py",
+    "surgery/traced_model.py": "surgery/test_tracing.py",
+}
+# Test files of no single module.
+ACROSS = {
+    "activations/test_contract.py": "what every activation does",
+    "backbones/test_cifar_networks.py": "networks for 32x32 images, side by side",
+    "backbones/test_contract.py": "what every backbone does",
+    "comparison/test_postgresql.py": "a comparison into a server",
+    "data/test_contract.py": "what every bundled set does",
+    "kernels/test_torch_interfaces.py": "private interfaces of torch that kernels lean on",
+    "kinds/test_contract.py": "what every kind of run does",
+    "kinds/test_resume.py": "runs of all kinds that are interrupted",
+    "learners/engines/test_agreement.py": "three engines, one gradient",
+    "learners/test_contract.py": "what every method does",
+    "learners/test_norm_statistics.py": "norms under every method",
+    "pretrained/test_efficientnet_lite0.py": "a real pretrained network from end to end",
+    "test_docs.py": "the pages of the documentation run",
+    "test_doctest.py": "the examples of docstrings run",
+    "test_layers.py": "imports point downwards",
+    "test_mirror.py": "this",
+    "test_packaging.py": "the wheel",
+    "test_public_names.py": "what users may call",
+}
+
+
+def test_every_module_has_its_test(root: Path):
+    package, tests = root / "arelu_meta", root / "tests"
+    modules = [path.relative_to(package) for path in package.rglob("*.py") if path.stem != "__init__"]
+    without = {
+        path.as_posix() for path in modules if not (tests / path.parent / f"test_{path.stem.strip('_')}.py").exists()
+    }
+    assert without == set(ELSEWHERE), "write the test, or say in ELSEWHERE which one tests the module"
+    assert [place for place in ELSEWHERE.values() if not (tests / place).exists()] == []
+
+
+def test_every_test_has_its_module(root: Path):
+    package, tests = root / "arelu_meta", root / "tests"
+    files = [path.relative_to(tests) for path in tests.rglob("test_*.py")]
+    homeless = {
+        path.as_posix()
+        for path in files
+        for module in [path.stem.removeprefix("test_")]
+        if not any((package / path.parent / f"{name}.py").exists() for name in (module, f"__{module}__"))
+    }
+    assert homeless == set(ACROSS), "name it after its module, or say in ACROSS what it tests"
