@@ -73,24 +73,20 @@ def run_supervised(
     """Train to the end or from a checkpoint on, test the selected epoch, and store it all.
 
     Args:
-        spec: what the run is.
-        execution: how it is carried out.
-        bar: shows the progress.
+        spec, execution, bar: what the run is, how it is carried out, and how it shows its progress.
         prepared: images, trainer and measure of the spec.
         name: of the MLflow run.
         tags: further tags of the MLflow run.
         log_layers: whether statistics of activation layers are logged after each epoch.
         keep_model: whether the network is stored as an MLflow model.
-        start_metrics: metrics that are known before training, logged at step 0.
-        start_texts: texts that are known before training, by path.
+        start_metrics, start_texts: metrics and texts by path that are known before training.
         result_fields: further fields of the result.
 
     Returns:
         A result of the measure's class.
     """
-    split, trainer, measure = prepared.split, prepared.trainer, prepared.measure
-    layers = LayerLog(trainer.network, split.train, measure.loss, enabled=log_layers)
-    images = split.train
+    split, images = prepared.split, prepared.split.train
+    layers = LayerLog(prepared.trainer.network, images, prepared.measure.loss, enabled=log_layers)
     with open_session(
         spec,
         execution,
@@ -104,24 +100,9 @@ def run_supervised(
             for path, text in (start_texts or {}).items():
                 session.tracker.log_text(text, path)
         selection = _train(spec, prepared, session, layers, start_metrics or {})
-        trainer.tested.load_state_dict(selection.best_state)
-        outputs = measure.outputs(trainer.tested, split.test)
-        result = measure.result(
-            spec=spec,
-            network=trainer.tested,
-            held_out=split.held_out,
-            verified=images.provenance.verified,
-            selected_epoch=selection.epoch,
-            curves=selection.curves,
-            seconds=session.seconds,
-            run_id=session.tracker.run_id,
-            experiment_id=session.tracker.experiment_id,
-            tracking_uri=session.tracker.uri,
-            **outputs,
-            **result_fields,
-        )
+        result = _test(spec, prepared, session, selection, result_fields)
         if processes.rank() == 0:
-            _record(result, measure, split.test, layers, session.tracker)
+            _record(result, prepared.measure, split.test, layers, session.tracker)
             if keep_model:
                 session.tracker.log_network(result.network, split.test)
         return result
@@ -188,6 +169,29 @@ def _train(
             if selection.out_of_patience(epoch.number, patience):
                 break
     return selection
+
+
+def _test(
+    spec: SupervisedSpec, prepared: Prepared, session: Session, selection: Selection, fields: Mapping[str, Any]
+) -> SupervisedResult:
+    """Test the selected epoch, whose weights the network has afterwards."""
+    network, split = prepared.trainer.tested, prepared.split
+    network.load_state_dict(selection.best_state)
+    outputs = prepared.measure.outputs(network, split.test)
+    return prepared.measure.result(
+        spec=spec,
+        network=network,
+        held_out=split.held_out,
+        verified=split.train.provenance.verified,
+        selected_epoch=selection.epoch,
+        curves=selection.curves,
+        seconds=session.seconds,
+        run_id=session.tracker.run_id,
+        experiment_id=session.tracker.experiment_id,
+        tracking_uri=session.tracker.uri,
+        **outputs,
+        **fields,
+    )
 
 
 def _record(result: SupervisedResult, measure: Measure, test: ImageSet, layers: "LayerLog", tracker: Tracker) -> None:

@@ -43,11 +43,9 @@ def meta_train(
     Under torchrun every process takes its share of each batch's episodes.
 
     Args:
-        learner: what is trained, in place.
-        optimizer: its outer optimizer, as `make_optimizer` makes it.
+        learner, optimizer: what is trained, in place, and its outer optimizer, as `make_optimizer` makes it.
         next_episodes: gives the next batch of episodes, the same in every process.
-        iterations: outer steps of the whole training.
-        done: outer steps that were taken before, by a run that is resumed.
+        iterations, done: outer steps of the whole training, and those that a resumed run has taken before.
         halve_lr_every: outer steps after which the learning rate is halved, again and again.
 
     Raises:

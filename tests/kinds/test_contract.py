@@ -1,9 +1,12 @@
 """What every registered kind of run does: a new one is one folder, one entry, and one line in TINY below."""
 
 import copy
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import mlflow
 import pytest
 import torch
 from mlflow import MlflowClient
@@ -25,83 +28,106 @@ TINY: dict[str, dict[str, Any]] = {  # settings of a run of a second, whose trai
     "segment": SEGMENT,
     "finetune": FINETUNE,
 }
-ALL_KINDS = pytest.mark.parametrize("name", kinds.names())
 
 
-def spec_of(name: str, **settings: Any) -> Spec:
-    return kinds.entry(name).spec_class.model_validate({**copy.deepcopy(TINY[name]), **settings})
+def spec_of(name: str) -> Spec:
+    return kinds.entry(name).spec_class.model_validate(copy.deepcopy(TINY[name]))
 
 
-@pytest.fixture(autouse=True)
-def no_model(monkeypatch: pytest.MonkeyPatch) -> None:
+def without_models(patch: pytest.MonkeyPatch) -> None:
     """Leave the network out of the store: tracing it takes longer than all the rest of a tiny run."""
     for method in ("log_network", "log_few_shot_model"):
-        monkeypatch.setattr(Tracker, method, lambda *_, **__: None)
+        patch.setattr(Tracker, method, lambda *_, **__: None)
 
 
-@ALL_KINDS
+@dataclass(frozen=True)
+class Finished:
+    """A finished run, its record in the store, and torch before and after it."""
+
+    spec: Spec
+    result: Result
+    stored: mlflow.entities.Run
+    before: tuple[int, torch.Tensor]
+    after: tuple[int, torch.Tensor]
+
+
+@pytest.fixture(scope="module", params=kinds.names())
+def finished(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, new_store: Path
+) -> Iterator[Finished]:
+    """One run of every kind, with one thread more than torch had, in a store of its own."""
+    folder = tmp_path_factory.mktemp("contract")
+    (folder / "mlflow.db").write_bytes(new_store.read_bytes())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{folder / 'mlflow.db'}")
+        patch.setenv("ARELU_META_RUNS", str(folder / "runs"))
+        without_models(patch)
+        spec = spec_of(request.param)
+        before = torch.get_num_threads(), torch.get_rng_state()
+        execution = Execution(threads=before[0] + 1, tags={"exec.workers": "4"})
+        result = arelu_meta.run(spec, execution)
+        after = torch.get_num_threads(), torch.get_rng_state()
+        yield Finished(spec, result, MlflowClient().get_run(result.run_id), before, after)
+
+
+@pytest.mark.parametrize("name", kinds.names())
 def test_a_kind_says_everything_of_itself(name: str, root: Path):
-    kind = kinds.entry(name)
+    kind, spec = kinds.entry(name), spec_of(name)
     assert kind.spec_class.model_fields["kind"].default == name
     assert kind.summary
     assert kind.stages >= 1
     assert (root / "arelu_meta" / f"{kind.command}.py").is_file()
     assert issubclass(kind.execution_class, Execution)
-    spec = spec_of(name)
     for section, key in kind.lengths:
         assert hasattr(getattr(spec, section) if section else spec, key)
     for module in ("spec", "run", "result"):
         assert (root / "arelu_meta" / "kinds" / name / f"{module}.py").is_file()
 
 
-@ALL_KINDS
-def test_a_run_gives_a_report_and_logs_what_it_names(name: str, store_uri: str):
-    spec = spec_of(name)
-    result = arelu_meta.run(spec)
-    assert isinstance(result, Result)
-    assert result.spec == spec
-    report = result.report()
-    assert report.splitlines()[0].endswith(f"seed {spec.seed}")
-    assert f"{result.run_id} in {store_uri}" in report
-    stored = MlflowClient(store_uri).get_run(result.run_id)
-    assert stored.info.status == "FINISHED"
-    assert stored.data.tags["kind"] == name
-    assert stored.data.tags["spec_hash"] == spec.identity
-    assert spec.metrics() <= set(stored.data.metrics)
+def test_a_run_gives_a_report(finished: Finished):
+    assert isinstance(finished.result, Result)
+    assert finished.result.spec == finished.spec
+    lines = finished.result.report().splitlines()
+    assert lines[0].endswith(f"seed {finished.spec.seed}")
+    assert any(finished.result.run_id in line for line in lines)
 
 
-@ALL_KINDS
-def test_a_run_says_how_it_was_carried_out(name: str, store_uri: str):
-    """Two threads of the run itself, and what its own settings are; a comparison says how many workers it has."""
-    tags = {"exec.workers": "4"}
-    result = arelu_meta.run(spec_of(name), Execution(threads=2, tags=tags))
-    stored = MlflowClient(store_uri).get_run(result.run_id).data.tags
-    settings = kinds.entry(name).execution_class.model_fields
+def test_a_run_logs_the_metrics_it_names(finished: Finished):
+    assert finished.stored.info.status == "FINISHED"
+    assert finished.stored.data.tags["kind"] == finished.spec.kind
+    assert finished.stored.data.tags["spec_hash"] == finished.spec.identity
+    assert finished.spec.metrics() <= set(finished.stored.data.metrics)
+
+
+def test_a_run_says_how_it_was_carried_out(finished: Finished):
+    """Threads as they were in fact, the settings of its kind, and the workers that a comparison names."""
+    tags = {tag: value for tag, value in finished.stored.data.tags.items() if tag.startswith("exec.")}
+    settings = kinds.entry(finished.spec.kind).execution_class.model_fields
     wanted = {tag for tag in EXECUTION_TAGS[4:] if tag.removeprefix("exec.") in settings}
-    assert {tag for tag in stored if tag.startswith("exec.")} == {*EXECUTION_TAGS[:4], *wanted}
-    assert [stored[tag] for tag in EXECUTION_TAGS[:4]] == ["2", "1", "4", "fp32"]
+    assert set(tags) == {*EXECUTION_TAGS[:4], *wanted}
+    assert [tags[tag] for tag in EXECUTION_TAGS[:4]] == [str(finished.before[0] + 1), "1", "4", "fp32"]
 
 
-@ALL_KINDS
-@pytest.mark.usefixtures("store")
-def test_a_run_leaves_torch_as_it_was(name: str):
-    torch.manual_seed(5)
-    threads, random = torch.get_num_threads(), torch.get_rng_state()
-    arelu_meta.run(spec_of(name), Execution(threads=threads + 1))
-    assert torch.get_num_threads() == threads
-    assert torch.equal(torch.get_rng_state(), random)
+def test_a_run_leaves_torch_as_it_was(finished: Finished):
+    assert finished.after[0] == finished.before[0]
+    assert torch.equal(finished.after[1], finished.before[1])
 
 
-@ALL_KINDS
+@pytest.mark.parametrize("name", kinds.names())
 def test_a_resumed_run_is_the_uninterrupted_one(name: str, store_uri: str, monkeypatch, tmp_path: Path):
     """The same network and metrics; its time has the time before the interruption in it."""
+    without_models(monkeypatch)
     spec = spec_of(name)
     monkeypatch.setenv("ARELU_META_RUNS", str(tmp_path / "other"))
     whole = arelu_meta.run(spec)
     monkeypatch.setenv("ARELU_META_RUNS", str(tmp_path / "runs"))
     with pytest.raises(KeyboardInterrupt):
         arelu_meta.run(spec, bar=interrupted_after(3))
-    add_seconds_to_the_checkpoint(tmp_path / "runs", 1000.0)
+    (path,) = (tmp_path / "runs").rglob("checkpoint.pt")
+    checkpoint = torch.load(path, weights_only=True)
+    assert checkpoint["seconds"] > 0
+    torch.save({**checkpoint, "seconds": 1000.0}, path)
     resumed = arelu_meta.run(spec, Execution(resume=True))
     assert same_weights(resumed.network, whole.network)
     one, other = (metric_history(store_uri, run.run_id) for run in (whole, resumed))
@@ -111,10 +137,3 @@ def test_a_resumed_run_is_the_uninterrupted_one(name: str, store_uri: str, monke
             assert other[key] == one[key], key
     seconds = resumed.train_seconds if name == "few_shot" else resumed.seconds
     assert 1000 < seconds < 1100
-
-
-def add_seconds_to_the_checkpoint(folder: Path, seconds: float) -> None:
-    (path,) = folder.rglob("checkpoint.pt")
-    checkpoint = torch.load(path, weights_only=True)
-    assert checkpoint["seconds"] > 0
-    torch.save({**checkpoint, "seconds": seconds}, path)
