@@ -21,7 +21,6 @@ ELSEWHERE = {
     "estimators/classifier.py": "estimators/test_fine_tune.py",
     # Engines are held to one meta-gradient, and kernels to what torch computes without them.
     "kernels/episode_operations.py": "learners/engines/test_agreement.py",
-    "kernels/standardise.py": "backbones/test_norm.py",
     "learners/engines/func_engine.py": "learners/engines/test_agreement.py",
     "learners/engines/learn2learn_engine.py": "learners/engines/test_agreement.py",
     # Specs are read by their commands, in files and flags; results are printed by them.
@@ -30,8 +29,6 @@ ELSEWHERE = {
     "kinds/transfer/spec.py": "kinds/test_sections.py",
     "kinds/finetune/result.py": "kinds/finetune/test_run.py",
     "kinds/results.py": "kinds/test_contract.py",
-    # Signals of a whole command.
-    "runtime/signals.py": "test_maml.py",
     # Steps of one rewriting, whose outcome is what counts.
     "surgery/preserving.py": "surgery/test_swap.py",
     "surgery/report.py": "surgery/test_swap.py",
