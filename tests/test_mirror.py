@@ -19,8 +19,7 @@ ELSEWHERE = {
     "data/files/image_folders.py": "data/files/test_user_data.py",
     # What the two estimators share.
     "estimators/classifier.py": "estimators/test_fine_tune.py",
-    # Engines are held to one meta-gradient, and kernels to what torch computes without them.
-    "kernels/episode_operations.py": "learners/engines/test_agreement.py",
+    # Engines are held to one meta-gradient.
     "learners/engines/func_engine.py": "learners/engines/test_agreement.py",
     "learners/engines/learn2learn_engine.py": "learners/engines/test_agreement.py",
     # Specs are read by their commands, in files and flags; results are printed by them.
@@ -65,7 +64,8 @@ def test_every_module_has_its_test(root: Path):
     without = {
         path.as_posix() for path in modules if not (tests / path.parent / f"test_{path.stem.strip('_')}.py").exists()
     }
-    assert without == set(ELSEWHERE), "write the test, or say in ELSEWHERE which one tests the module"
+    assert without - set(ELSEWHERE) == set(), "write the test, or say in ELSEWHERE which one tests the module"
+    assert set(ELSEWHERE) <= {path.as_posix() for path in modules}
     assert [place for place in ELSEWHERE.values() if not (tests / place).exists()] == []
 
 
