@@ -70,7 +70,7 @@ BAD_MODEL = [
     (f"{MODEL} --weights other.pth", "first.weight is 5x3x5x5 there and 6x3x5x5 here"),
     (f"{MODEL} --image-size 5", "cannot take images of 3x5x5"),
     (f"--model {TINY_NETWORK} --data tests.tiny_images:discs", "discs has one class"),
-    ("--model tests.tiny_networks:two_heads --data digits", "name it with --head; candidates: left, right"),
+    ("--model tests.tiny_networks:two_heads --data digits", "name it by --head; candidates: left, right"),
     (
         "--model tests.tiny_networks:two_heads --data digits --head left",
         "--head left: the network's answers do not come from this layer",
