@@ -81,7 +81,7 @@ def open_session(
     checkpoint = folder.load() if execution.resume else None
     # A finished run starts anew: resumed, it would be tested and recorded a second time.
     finished = processes.rank() == 0 and checkpoint is not None and has_finished(checkpoint["run_id"])
-    if processes.of_first(float(finished)):
+    if processes.broadcast(float(finished)):
         checkpoint = None
     if processes.rank() > 0:
         yield Session(NoTracker(), checkpoint, progress.silent, folder)

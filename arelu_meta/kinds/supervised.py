@@ -148,7 +148,7 @@ def _train(
                 note += f"  accuracy {100 * epoch.accuracy:.1f} %"
             score = None
             if monitored and images:
-                score = processes.of_first(measure.score(trainer.tested, images))
+                score = processes.broadcast(measure.score(trainer.tested, images))
                 values[f"{monitored}/{measure.name}"] = score
                 selection.add_point(monitored, epoch.number, score)
                 note += f"  {monitored} {measure.label} {100 * score:.1f} %"

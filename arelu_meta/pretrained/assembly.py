@@ -66,8 +66,6 @@ def assemble(
 ) -> Assembled:
     """Build a network for the classes of a target, with weights, activations and head.
 
-    Initial weights and head depend on the seed, not on the activation.
-
     Args:
         model: a name of torchvision, of timm (`timm/NAME`) or of ours, or `package.module:function`
         images: the target, or a part of it with all its classes
@@ -83,32 +81,51 @@ def assemble(
         normalise: whose mean and deviation: "weights" (the target's where unknown), "imagenet", "target", "none"
         mean: mean of each channel in [0, 1], given instead; one number or one per channel
         std: deviation of each channel, given with `mean`
-        seed: seed of initial weights and head
+        seed: of initial weights and head, which do not depend on the activation
 
     Raises:
         InputError: an unknown name, weights that do not fit, images that the network cannot take, an unclear head.
     """
+    network, read, sized, found = _load_network(
+        model, weights, model_options or {}, images, head=head, channels=channels, image_size=image_size, seed=seed
+    )
+    inputs, of_target = _with_statistics(sized, normalise=normalise, mean=mean, std=std)
+    report, agreement = _swap(
+        network, activation, activation_options or {}, images if read.state else None, inputs, resize, preserve=preserve
+    )
+    _new_head(network, inputs, found, classes=len(images.class_names), seed=seed, check=bool(head))
+    return Assembled(network.train(), inputs, found, read, report, agreement, of_target)
+
+
+def _load_network(
+    model: str,
+    weights: str,
+    options: Mapping[str, Any],
+    images: ImageSet,
+    *,
+    head: str,
+    channels: int,
+    image_size: int,
+    seed: int,
+) -> tuple[nn.Module, Weights, Inputs, str]:
+    """Build a network in evaluation mode and load its weights; also give what images it takes, and its head's path."""
     source = find_model(model)
     read = read_weights(weights, model=source)
     with global_stream(seed, "weights"):
-        network = build_network(source, model_options or {}, images=images, state=read.state).eval()
+        network = build_network(source, options, images=images, state=read.state).eval()
     inputs = read.inputs or declared_inputs(network, source, weights=weights)
-    inputs = _with_size(inputs, images, channels=channels, image_size=image_size)
+    size = image_size or inputs.image_size
+    if not size:
+        height, width = images.image_size
+        if height != width:
+            raise InputError(f"{images.name} has images of {height}x{width}; bring them to a square by `image_size`")
+        size = height
+    inputs = replace(inputs, channels=channels or inputs.channels or images.channels, image_size=size)
     check_takes(network, inputs, model=model)
     found = find_head(network, _noise(inputs, 2), named=head)
     if read.state:
         load_weights(network, read, model=source.bare, head=found)
-    inputs, of_target = _with_statistics(inputs, normalise=normalise, mean=mean, std=std)
-    report, agreement = None, None
-    if activation != "own":
-        answers = _answers(network, images, inputs, resize) if read.state else None
-        report = swap(network, activation, preserve=preserve, **(activation_options or {}))
-        if answers is not None:
-            agreement = (_answers(network, images, inputs, resize) == answers).float().mean().item()
-    replace_head(network, found, classes=len(images.class_names), seed=seed)
-    if head:
-        _check_head(network, inputs, head, classes=len(images.class_names))
-    return Assembled(network.train(), inputs, found, read, report, agreement, of_target)
+    return network, read, inputs, found
 
 
 def fit_to_inputs(images: ImageSet, inputs: Inputs, *, resize: Resize) -> ImageSet:
@@ -128,8 +145,11 @@ def check_memory(images: int, inputs: Inputs, *, memory: float) -> None:
 
 
 @torch.no_grad()
-def _check_head(network: nn.Module, inputs: Inputs, head: str, *, classes: int) -> None:
-    """Refuse a named layer whose outputs are not the network's."""
+def _new_head(network: nn.Module, inputs: Inputs, head: str, *, classes: int, seed: int, check: bool) -> None:
+    """Replace the head, in place; `check` refuses a layer whose outputs are not the network's."""
+    replace_head(network, head, classes=classes, seed=seed)
+    if not check:
+        return
     try:
         width = copy.deepcopy(network).eval()(_noise(inputs, 2)).shape[1]
     except RuntimeError:
@@ -159,17 +179,6 @@ def check_takes(network: nn.Module, inputs: Inputs, *, model: str, batch: int = 
                 raise InputError(f"{model} gives {kind} in {mode}, not logits (N, classes); turn other outputs off")
 
 
-def _with_size(inputs: Inputs, images: ImageSet, *, channels: int, image_size: int) -> Inputs:
-    """What the images are brought to: as asked, else as the weights have it, else as they are."""
-    size = image_size or inputs.image_size
-    if not size:
-        height, width = images.image_size
-        if height != width:
-            raise InputError(f"{images.name} has images of {height}x{width}; bring them to a square by `image_size`")
-        size = height
-    return replace(inputs, channels=channels or inputs.channels or images.channels, image_size=size)
-
-
 def _with_statistics(
     inputs: Inputs, *, normalise: Normalise, mean: tuple[float, ...], std: tuple[float, ...]
 ) -> tuple[Inputs, bool]:
@@ -192,12 +201,29 @@ def _with_statistics(
     return replace(inputs, mean=chosen[0] * repeat, std=chosen[1] * repeat), False
 
 
-@torch.no_grad()
-def _answers(network: nn.Module, images: ImageSet, inputs: Inputs, resize: Resize) -> Tensor:
-    """First answers to some images of the target, spread over the set, as the network takes them; (images,)."""
-    numbers = torch.linspace(0, len(images) - 1, min(COMPARED, len(images))).long()
+def _swap(
+    network: nn.Module,
+    activation: str,
+    options: Mapping[str, Any],
+    images: ImageSet | None,
+    inputs: Inputs,
+    resize: Resize,
+    *,
+    preserve: bool,
+) -> tuple[SwapReport | None, float | None]:
+    """Swap the activations, unless the network keeps its own; on some of `images`, measure how many answers stay."""
+    if activation == "own":
+        return None, None
+    if images is None:
+        return swap(network, activation, preserve=preserve, **options), None
+    numbers = torch.linspace(0, len(images) - 1, min(COMPARED, len(images))).long()  # spread over the set
     some = fit_to_inputs(images.subset(numbers), inputs, resize=resize)
-    return network.eval()(some.pixels(torch.arange(len(some), device=some.device)).cpu()).argmax(1)
+    x = some.pixels(torch.arange(len(some), device=some.device)).cpu()  # (n, C, H, W)
+    with torch.no_grad():
+        before = network.eval()(x).argmax(1)
+    report = swap(network, activation, preserve=preserve, **options)
+    with torch.no_grad():
+        return report, (network.eval()(x).argmax(1) == before).float().mean().item()
 
 
 def _noise(inputs: Inputs, count: int) -> Tensor:

@@ -2,8 +2,8 @@
 
 import hashlib
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -63,7 +63,13 @@ def read_weights(source: str, *, model: ModelSource) -> Weights:
         return Weights(source)
     path = Path(source).expanduser()
     if ":/" in source:
-        return _from_mlflow(source)
+        place = download_model(source)
+        files = sorted(place.rglob("*.safetensors")) if place.is_dir() else [place]
+        if len(files) != 1:
+            raise InputError(
+                f"{source} holds {len(files)} safetensors files, not one; name the file: {source}/PATH.safetensors"
+            )
+        return replace(_from_file(files[0]), source=source)
     if path.is_file():
         return _from_file(path)
     if path.suffix or len(path.parts) > 1:
@@ -142,15 +148,6 @@ def _unwrapped(content: Any, path: Path) -> dict[str, Tensor]:
     return state
 
 
-def _from_mlflow(uri: str) -> Weights:
-    place = download_model(uri)
-    files = sorted(place.rglob("*.safetensors")) if place.is_dir() else [place]
-    if len(files) != 1:
-        raise InputError(f"{uri} holds {len(files)} safetensors files, not one; name the file: {uri}/PATH.safetensors")
-    read = _from_file(files[0])
-    return Weights(uri, read.state, read.inputs)
-
-
 def _published(name: str, model: ModelSource) -> dict[str, Tensor]:
     """Download weights that torchvision or timm publishes, or take them from the publisher's cache."""
     if model.family not in ("torchvision", "timm"):
@@ -158,40 +155,34 @@ def _published(name: str, model: ModelSource) -> dict[str, Tensor]:
             f"no weights are published with {model.name}; give a .safetensors or .pth file, or an MLflow URI"
         )
     if model.family == "timm":
-        return _from_timm(name, model.bare)
+        bare, timm = model.bare, import_timm()
+        tag = bare if name == "DEFAULT" else f"{bare.partition('.')[0]}.{name}"
+        known = timm.list_pretrained(f"{bare.partition('.')[0]}.*")
+        if name != "DEFAULT" and tag not in known:
+            raise unknown(f"weights of timm/{bare}:", name, [entry.partition(".")[2] for entry in known])
+        return _download(tag, lambda: timm.create_model(tag, pretrained=True).state_dict())
     from torchvision import models
 
-    known = models.get_model_weights(model.bare).__members__
-    if name not in known:
-        raise unknown(f"weights of {model.name}:", name, known)
-    chosen = known[name]
+    published = models.get_model_weights(model.bare).__members__
+    if name not in published:
+        raise unknown(f"weights of {model.name}:", name, published)
+    chosen = published[name]
     cached = Path(torch.hub.get_dir()) / "checkpoints" / chosen.url.rpartition("/")[2]
-    _check_online(chosen.url, cached=cached.is_file())
+    return _download(
+        chosen.url, lambda: chosen.get_state_dict(progress=False, check_hash=True), cached=cached.is_file()
+    )
+
+
+def _download(name: str, load: Callable[[], Mapping[str, Tensor]], *, cached: bool = False) -> dict[str, Tensor]:
+    """Let a publisher's library load its weights; offline it may only do so from its cache."""
     try:
-        return dict(chosen.get_state_dict(progress=False, check_hash=True))
-    except (OSError, RuntimeError) as error:
-        raise _no_download(chosen.url, error) from error
-
-
-def _from_timm(name: str, bare: str) -> dict[str, Tensor]:
-    tag = bare if name == "DEFAULT" else f"{bare.partition('.')[0]}.{name}"
-    known = import_timm().list_pretrained(f"{bare.partition('.')[0]}.*")
-    if name != "DEFAULT" and tag not in known:
-        raise unknown(f"weights of timm/{bare}:", name, [entry.partition(".")[2] for entry in known])
-    _check_online(tag, cached=False)
-    try:
-        return import_timm().create_model(tag, pretrained=True).state_dict()
-    except Exception as error:  # the hub's own errors have no common root
-        raise _no_download(tag, error) from error
-
-
-def _check_online(what: str, *, cached: bool) -> None:
-    if not cached and os.environ.get(OFFLINE, "0") not in ("", "0"):
-        raise _no_download(what, OSError(f"{OFFLINE} is set"))
-
-
-def _no_download(what: str, error: Exception) -> InputError:
-    return InputError(f"cannot download {what}: {first_line(error)}; fetch it elsewhere and give the file as `weights`")
+        if not cached and os.environ.get(OFFLINE, "0") not in ("", "0"):
+            raise OSError(f"{OFFLINE} is set")
+        return dict(load())
+    except Exception as error:  # the hubs' own errors have no common root
+        raise InputError(
+            f"cannot download {name}: {first_line(error)}; fetch it elsewhere and give the file as `weights`"
+        ) from error
 
 
 def _shape(tensor: Tensor) -> str:

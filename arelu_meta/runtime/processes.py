@@ -50,7 +50,7 @@ def process_group(device: torch.device) -> Iterator[None]:
         dist.destroy_process_group()
 
 
-def add_gradients(parameters: Iterable[Parameter]) -> None:
+def all_reduce_gradients(parameters: Iterable[Parameter]) -> None:
     """Sum `.grad` over all processes, as one flat message."""
     if world_size() == 1:
         return
@@ -74,14 +74,14 @@ def gather_rows(rows: Tensor, total: int) -> Tensor:
     return whole
 
 
-def share_buffers(module: Module) -> None:
+def broadcast_buffers(module: Module) -> None:
     """Give every process the first one's buffers: running statistics come from what each has seen itself."""
     if world_size() > 1:
         for buffer in module.buffers():
             dist.broadcast(buffer, 0)
 
 
-def of_first(value: float) -> float:
+def broadcast(value: float) -> float:
     """Give every process the first one's number, so that all decide alike."""
     if world_size() == 1:
         return value
@@ -91,7 +91,7 @@ def of_first(value: float) -> float:
     return shared.item()
 
 
-def add(values: Tensor) -> Tensor:
+def all_reduce(values: Tensor) -> Tensor:
     """Sum a small tensor over all processes."""
     if world_size() > 1:
         dist.all_reduce(values)

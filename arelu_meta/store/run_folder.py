@@ -22,16 +22,12 @@ class RunFolder:
 
     def __init__(self, spec: RunSpec) -> None:
         self.spec, self.path = spec, self.path_of(spec.task, spec.identity)
+        self.checkpoint_path = self.path / CHECKPOINT
 
     @staticmethod
     def path_of(task: str, identity: str) -> Path:
         """Where the folder of a run is."""
         return Path(os.environ.get("ARELU_META_RUNS") or "runs") / f"{task}-{identity[:12]}"
-
-    @property
-    def checkpoint_path(self) -> Path:
-        """Where the last checkpoint is."""
-        return self.path / CHECKPOINT
 
     def create(self) -> None:
         """Make the folder and write the spec into it."""

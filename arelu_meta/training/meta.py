@@ -73,7 +73,7 @@ def meta_train(
                 f"the query loss is {loss} at iteration {number}, episode {worst} of the batch; "
                 f"lower `inner_lr` or `outer_lr`, or set `clip_norm`"
             )
-        processes.add_gradients(parameter for group in optimizer.param_groups for parameter in group["params"])
+        processes.all_reduce_gradients(parameter for group in optimizer.param_groups for parameter in group["params"])
         optimizer.step()
         if halve_lr_every and number % halve_lr_every == 0:
             for group in optimizer.param_groups:

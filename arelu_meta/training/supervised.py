@@ -179,7 +179,7 @@ class SupervisedTrainer:
             correct += right
         for module in (self.network, self.averaged):
             if module is not None:
-                processes.share_buffers(module)
+                processes.broadcast_buffers(module)
         count = len(self.batches.images)
         mean = total_loss.item() / count
         if not math.isfinite(mean):
@@ -252,7 +252,7 @@ class SupervisedTrainer:
             self.scaler.scale(loss * (share * weight)).backward()
             figures = torch.stack([loss.detach().float() * share, count_correct(output.detach(), y)])
         if last:
-            processes.add_gradients(self.network.parameters())
+            processes.all_reduce_gradients(self.network.parameters())
             self.scaler.unscale_(self.torch_optimizer)
             if self.clip_norm is not None:
                 torch.nn.utils.clip_grad_norm_(self.network.parameters(), self.clip_norm)
@@ -261,7 +261,7 @@ class SupervisedTrainer:
             self.torch_optimizer.zero_grad()
             if self.averaged is not None:
                 self.averaged.update_parameters(self.network)
-        return tuple(processes.add(figures))
+        return tuple(processes.all_reduce(figures))
 
 
 def _compiled(network: nn.Module, device: str) -> nn.Module:

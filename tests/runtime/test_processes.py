@@ -106,7 +106,7 @@ def test_alone_nothing_happens():
     parameter.grad = torch.tensor([1.0, 2.0])
     with processes.process_group(torch.device("cpu")):
         assert (processes.rank(), processes.world_size(), processes.is_first()) == (0, 1, True)
-        processes.add_gradients([parameter])
+        processes.all_reduce_gradients([parameter])
         rows = torch.arange(3.0)
         assert processes.gather_rows(rows, 3) is rows
     assert parameter.grad.tolist() == [1.0, 2.0]
@@ -131,17 +131,17 @@ with processes.process_group(torch.device("cpu")):
     shared.grad = torch.full((2, 3), 10.0 ** rank)
     if rank == 1:
         idle.grad = torch.tensor([7.0])
-    processes.add_gradients([shared, idle, frozen])
+    processes.all_reduce_gradients([shared, idle, frozen])
     assert shared.grad.tolist() == [[11.0] * 3] * 2, shared.grad
     assert idle.grad.tolist() == [7.0]
     assert frozen.grad is None
     rows = torch.arange(10.0).view(5, 2)
     assert torch.equal(processes.gather_rows(rows[rank::world], 5), rows)
     assert processes.is_first() == (rank == 0)
-    assert processes.of_first(0.25 + rank) == 0.25
+    assert processes.broadcast(0.25 + rank) == 0.25
     norm = torch.nn.BatchNorm1d(2)
     norm(torch.full((4, 2), 10.0 * rank))  # a momentum of 0.1: running means of 0 and of 1
-    processes.share_buffers(norm)
+    processes.broadcast_buffers(norm)
     assert norm.running_mean.tolist() == [0.0, 0.0]
 
     # An overflow of one process is seen by all: no step is taken, and the weights stay.

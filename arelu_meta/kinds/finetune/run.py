@@ -1,24 +1,20 @@
 """One fine-tuning run: someone's network, its weights, new activations and a new head, trained on a target."""
 
-from collections.abc import Mapping
 from dataclasses import replace
-
-import torch
 
 from arelu_meta import data
 from arelu_meta.console import progress
-from arelu_meta.data.imageset import ImageSet
+from arelu_meta.data import splits
 from arelu_meta.data.splits import SUBSETS, Split
 from arelu_meta.errors import InputError
 from arelu_meta.kinds.classify.run import accuracy_measure, classifier_trainer
 from arelu_meta.kinds.execution import Execution
 from arelu_meta.kinds.finetune.result import FineTuneResult
-from arelu_meta.kinds.finetune.spec import NO_WEIGHTS, AmountSection, FineTuneSpec
-from arelu_meta.kinds.session import EVALUATION_SEED, divide, limit, machine
+from arelu_meta.kinds.finetune.spec import NO_WEIGHTS, FineTuneSpec
+from arelu_meta.kinds.session import EVALUATION_SEED, divide, machine
 from arelu_meta.kinds.supervised import Prepared, run_supervised
 from arelu_meta.pretrained.assembly import Assembled, assemble, check_memory, check_takes, fit_to_inputs
 from arelu_meta.runtime.hardware import available_memory
-from arelu_meta.seeding import generator
 
 
 def run_finetune(spec: FineTuneSpec, execution: Execution, bar: progress.Bar) -> FineTuneResult:
@@ -58,7 +54,15 @@ def prepare(spec: FineTuneSpec, *, root: str | None = None) -> tuple[Split, Asse
     images = data.load(spec.data.dataset, root=root, **spec.data.dataset_options)
     if len(images.class_names) < 2:
         raise InputError(f"{images.name} has one class, {images.class_names[0]!r}; a classifier needs two or more")
-    split = limit_per_class(limit(images, divide(images, spec.data), spec.data), spec.amount)
+    split = splits.limit(
+        images,
+        divide(images, spec.data),
+        train=spec.data.limit_train,
+        test=spec.data.limit_test,
+        train_per_class=spec.amount.train_per_class,
+        test_per_class=spec.amount.test_per_class,
+        seed=EVALUATION_SEED,
+    )
     section, given = spec.network, spec.input
     assembled = assemble(
         section.model,
@@ -83,29 +87,7 @@ def prepare(spec: FineTuneSpec, *, root: str | None = None) -> tuple[Split, Asse
         parts = {part: images.normalised_like(parts["train"]) for part, images in parts.items()}
     if len(parts["train"]) % spec.training.batch_size == 1:
         check_takes(assembled.network, assembled.inputs, model=section.model, batch=1)
-    return with_parts(split, parts), assembled
-
-
-def limit_per_class(split: Split, amount: AmountSection) -> Split:
-    """Take so many images of each class, drawn by a stream of their own: the same for every seed and arm."""
-    limits = {"train": amount.train_per_class, "validation": amount.test_per_class, "test": amount.test_per_class}
-    parts: dict[str, ImageSet] = {}
-    indices = dict(split.indices)
-    for part, count in limits.items():
-        images: ImageSet = getattr(split, part)
-        if count is not None:
-            order = torch.randperm(len(images), generator=generator(EVALUATION_SEED, f"kept/{part}"))
-            labels = images.labels[order]
-            chosen = torch.cat([order[labels == label][:count] for label in range(len(images.class_names))])
-            chosen = chosen.sort().values
-            images, indices[part] = images.subset(chosen), indices[part][chosen]
-        parts[part] = images
-    return replace(with_parts(split, parts), indices=indices)
-
-
-def with_parts(split: Split, parts: Mapping[str, ImageSet]) -> Split:
-    """Put other images in the place of a split's parts."""
-    return replace(split, train=parts["train"], validation=parts["validation"], test=parts["test"])
+    return replace(split, train=parts["train"], validation=parts["validation"], test=parts["test"]), assembled
 
 
 def _details(spec: FineTuneSpec, assembled: Assembled, split: Split) -> list[tuple[str, str]]:

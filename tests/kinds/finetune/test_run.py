@@ -11,8 +11,7 @@ from arelu_meta.data import splits
 from arelu_meta.errors import InputError
 from arelu_meta.kinds import run
 from arelu_meta.kinds.execution import Execution
-from arelu_meta.kinds.finetune.run import limit_per_class, prepare
-from arelu_meta.kinds.finetune.spec import AmountSection
+from arelu_meta.kinds.finetune.run import prepare
 from arelu_meta.pretrained import find_model, read_weights
 from arelu_meta.store.models import download_model
 from arelu_meta.store.run_folder import RunFolder
@@ -106,15 +105,16 @@ def test_arms_share_split_head_and_batches():
 
 
 def test_so_many_images_of_each_class_whatever_the_seed():
-    split = splits.by_image(data.load("digits"), seed=0)
-    few = limit_per_class(split, AmountSection(train_per_class=3, test_per_class=2))
+    few, again = (
+        prepare(
+            finetune_spec(seed=seed, data={"dataset": "digits"}, amount={"train_per_class": 3, "test_per_class": 2})
+        )[0]
+        for seed in (0, 1)
+    )
     assert few.train.counts().tolist() == [3] * 10
     assert few.validation.counts().tolist() == few.test.counts().tolist() == [2] * 10
-    images = data.load("digits")
-    assert torch.equal(images.images[few.indices["train"]], few.train.images)
-    assert limit_per_class(split, AmountSection()).digest == split.digest
-    again = limit_per_class(split, AmountSection(train_per_class=3, test_per_class=2))
-    assert again.digest == few.digest != split.digest
+    assert torch.equal(data.load("digits").labels[few.indices["train"]], few.train.labels)
+    assert few.digest == again.digest
 
 
 def test_images_are_normalised_by_their_training_part_alone():
