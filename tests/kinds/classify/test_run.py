@@ -151,7 +151,7 @@ def test_a_resumed_run_is_the_uninterrupted_one_bit_by_bit(store_uri, monkeypatc
 WRONG = [
     ({"network": {"backbone_options": {"filters": 3}}}, "unknown option of backbone 'mnist_conv': 'filters'"),
     ({"fit": {"image_size": 20}}, "mnist_conv takes images of 28 to 35 pixels a side, not 20x20"),
-    ({"data": {"split": "published"}}, "tiny_digits has no part 'train'"),
+    ({"data": {"split": "published"}}, "tiny_digits has no subset 'train'"),
 ]
 
 
