@@ -28,30 +28,22 @@ QUICK = ("--test-episodes", "32", "--validation-episodes", "32", "--validate-eve
 
 def bench_commands(_root: str | None = None) -> Iterator[BenchReport]:
     """Compare commands on the bundled digits."""
-    yield _startup()
-    yield _seeds()
-    yield _ranks()
-    yield _tracking()
-
-
-def _startup() -> BenchReport:
     help_seconds = min(seconds_of([("-m", "arelu_meta.maml", "--help")])[1] for _ in range(REPEATS))
     bare = min(seconds_of([("-c", "pass")])[1] for _ in range(REPEATS))
     rows = [
         Row("arelu_meta.maml --help", help_seconds, 1.0, "CPU time"),
         Row("python alone", bare, bare / help_seconds, "CPU time"),
     ]
-    return BenchReport("start-up", rows)
-
-
-def _seeds() -> BenchReport:
+    yield BenchReport("start-up", rows)
     train = ("-m", "arelu_meta.classify", "--task", "digits_classify", "--epochs", "5")
     one = [(*train, "--seeds", f"0-{SEEDS - 1}")]
     several = [(*train, "--seed", str(seed)) for seed in range(SEEDS)]
     pairs = [(seconds_of(one)[0], seconds_of(several)[0]) for _ in range(REPEATS)]
     together, apart = (min(side) for side in zip(*pairs, strict=True))
     rows = [Row("one command", together, 1.0), Row(f"{SEEDS} commands", apart, apart / together)]
-    return BenchReport(f"{SEEDS} seeds of digits_classify, 5 epochs, set-up included", rows)
+    yield BenchReport(f"{SEEDS} seeds of digits_classify, 5 epochs, set-up included", rows)
+    yield _ranks()
+    yield _tracking()
 
 
 def _ranks() -> BenchReport:

@@ -25,20 +25,16 @@ def bench_maml(root: str | None = None) -> Iterator[BenchReport]:
     """Compare the step of a narrow and of a wide network, then whole iterations."""
     train = local_or_bundled("mnist", "digits", root).train
     with keep_freed_memory():
-        yield _outer_steps(NARROW, repeats=9)
-        yield _outer_steps(WIDE, repeats=5)
+        for setting, repeats in ((NARROW, 9), (WIDE, 5)):
+            steps = {"func, recorded": setting.step(record=True)}
+            steps |= {engine: setting.step(engine) for engine in installed_engines()}
+            check_same_gradient(steps)
+            title = (
+                f"outer step, {setting.backbone}, {setting.ways}-way {setting.shots}-shot, {setting.meta_batch} "
+                f"episodes, {setting.inner_steps} inner steps, second order, {torch.get_num_threads()} threads"
+            )
+            yield BenchReport(title, timing_rows(interleaved(steps, repeats=repeats)))
         yield _iterations(train)
-
-
-def _outer_steps(setting: Setting, repeats: int) -> BenchReport:
-    steps = {"func, recorded": setting.step(record=True)}
-    steps |= {engine: setting.step(engine) for engine in installed_engines()}
-    check_same_gradient(steps)
-    title = (
-        f"outer step, {setting.backbone}, {setting.ways}-way {setting.shots}-shot, {setting.meta_batch} episodes, "
-        f"{setting.inner_steps} inner steps, second order, {torch.get_num_threads()} threads"
-    )
-    return BenchReport(title, timing_rows(interleaved(steps, repeats=repeats)))
 
 
 def _iterations(train: ImageSet) -> BenchReport:

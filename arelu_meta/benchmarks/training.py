@@ -25,7 +25,8 @@ LR, MOMENTUM = 1e-4, 0.9
 
 def bench_epoch(root: str | None = None, images: int = IMAGES, repeats: int = 3) -> Iterator[BenchReport]:
     """Compare on MNIST where it is at hand, on the bundled digits otherwise."""
-    train = _first(local_or_bundled("mnist", "digits", root).train, images)
+    train = local_or_bundled("mnist", "digits", root).train
+    train = train.subset(torch.arange(min(images, len(train))))
     title = f"{len(train)} images of {train.name}, batches of {BATCH}, mnist_conv with relu, sgd"
     yield BenchReport(title, _rows(train, train, repeats))
 
@@ -35,19 +36,17 @@ def bench_epoch_cropped(root: str | None = None, images: int = IMAGES, repeats: 
 
     Ours cuts the images once, when they are read; the plain loop cuts every picture when it is drawn.
     """
-    whole = _first(local_or_bundled("svhn", "street", root).train, images)
+    whole = local_or_bundled("svhn", "street", root).train
+    whole = whole.subset(torch.arange(min(images, len(whole))))
     cut = fit_images(whole, image_size=SIDE, resize="crop")
     title = f"{len(cut)} images of {cut.name} cut to {SIDE}x{SIDE}, batches of {BATCH}, mnist_conv"
     yield BenchReport(title, _rows(cut, whole, repeats, transforms.CenterCrop(SIDE)))
 
 
-def _first(images: ImageSet, count: int) -> ImageSet:
-    return images.subset(torch.arange(min(count, len(images))))
-
-
 def _rows(ours: ImageSet, theirs: ImageSet, repeats: int, *transform: Callable[[Any], Any]) -> list[Row]:
     """Check on a few images that all ways end in the same weights, then time them on all."""
-    work, networks = ways_to_train(_first(ours, CHECKED), _first(theirs, CHECKED), *transform)
+    few = torch.arange(min(CHECKED, len(ours)))
+    work, networks = ways_to_train(ours.subset(few), theirs.subset(few), *transform)
     for function in work.values():
         function()
     check_same_weights(networks[0], networks[1:])

@@ -6,7 +6,6 @@ A part of them can be chosen by value (`only`) or by number (`shard`); a budget 
 import copy
 import hashlib
 import itertools
-import json
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -39,11 +38,6 @@ class Cell:
         first, *others = self.values.items()
         rest = [f"{name}={format_value(value)}" for name, value in others]
         return " ".join([format_value(first[1]), *rest, f"seed {self.spec.seed}"])
-
-    @property
-    def coordinates(self) -> str:
-        """Its values and its seed as JSON: stored as a tag, so that numbers come back as numbers."""
-        return json.dumps({**self.values, "seed": self.spec.seed})
 
 
 def expand(

@@ -3,7 +3,7 @@
 import json
 import math
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,8 +34,12 @@ class ParentRun:
     run_id: str
 
     def tags_for(self, cell: Cell, name: str) -> dict[str, str]:
-        """Tags that put a cell's run below this one."""
-        return {MLFLOW_PARENT_RUN_ID: self.run_id, NAME: name, CELL: cell.coordinates}
+        """Tags that put a cell's run below this one; its values are JSON, so that numbers come back as numbers."""
+        return {
+            MLFLOW_PARENT_RUN_ID: self.run_id,
+            NAME: name,
+            CELL: json.dumps({**cell.values, "seed": cell.spec.seed}),
+        }
 
     def ended_cells(self) -> list[Run]:
         """All runs of cells below this one that have a result, in the order of the experiment file."""
@@ -70,7 +74,8 @@ class ParentRun:
     def start(self, tags: Mapping[str, str]) -> None:
         """Show it as running, with what the experiment file says of it now."""
         self.client.update_run(self.run_id, status="RUNNING")
-        self._set_tags({**tags, STARTED: f"{time.time():.3f}"})
+        now = {**tags, STARTED: f"{time.time():.3f}"}
+        self.client.log_batch(self.run_id, tags=[RunTag(key, value) for key, value in now.items()])
 
     @hold_signals()
     def end(self, status: str) -> None:
@@ -84,7 +89,13 @@ class ParentRun:
         MLflow cannot delete a metric; one that the report no longer has becomes NaN.
         """
         files = {f"{REPORT}/{path.relative_to(folder).as_posix()}" for path in folder.rglob("*")}
-        outdated = [path for path in self._artifacts(REPORT) if path not in files]
+        folders, outdated = [REPORT], []
+        while folders:
+            for entry in self.client.list_artifacts(self.run_id, folders.pop()):
+                if entry.is_dir:
+                    folders.append(entry.path)
+                elif entry.path not in files:
+                    outdated.append(entry.path)
         if outdated:
             repository = get_artifact_repository(self.client.get_run(self.run_id).info.artifact_uri)
             for path in outdated:
@@ -96,17 +107,7 @@ class ParentRun:
         changed = [Metric(key, value, now, 0) for key, value in {**metrics, **gone}.items() if before.get(key) != value]
         for start in range(0, len(changed), 500):
             self.client.log_batch(self.run_id, metrics=changed[start : start + 500])
-        self._set_tags(tags)
-
-    def _set_tags(self, tags: Mapping[str, str]) -> None:
         self.client.log_batch(self.run_id, tags=[RunTag(key, value) for key, value in tags.items()])
-
-    def _artifacts(self, folder: str) -> Iterator[str]:
-        for entry in self.client.list_artifacts(self.run_id, folder):
-            if entry.is_dir:
-                yield from self._artifacts(entry.path)
-            else:
-                yield str(entry.path)
 
 
 def open_parent_run(name: str, identity: str, *, note: str, any_version: bool = False) -> ParentRun:
@@ -161,21 +162,18 @@ def ended_runs(client: MlflowClient, experiment_id: str, condition: str) -> list
 
     Every part that asks whether a cell is done asks here, so that of two runs of one cell all choose the same.
     """
-    finished = _search(client, experiment_id, f"{condition} AND attributes.status = 'FINISHED'")
-    failed = _search(client, experiment_id, f"{condition} AND attributes.status = 'FAILED'")
     one_each: dict[str, Run] = {}
-    for runs in (finished, filter(has_diverged, failed)):
+    for status in ("FINISHED", "FAILED"):
+        of_status = f"{condition} AND attributes.status = '{status}'"
+        runs = client.search_runs([experiment_id], of_status, max_results=_MOST_RUNS)
         for run in sorted(runs, key=lambda run: (run.info.end_time, run.info.run_id)):
-            one_each.setdefault(run.data.tags.get("spec_hash", run.info.run_id), run)
+            if status == "FINISHED" or has_diverged(run):
+                one_each.setdefault(run.data.tags.get("spec_hash", run.info.run_id), run)
     return list(one_each.values())
 
 
 def _parents(client: MlflowClient, experiment_id: str, name: str) -> list[Run]:
     """All parent runs of this name, the earliest first."""
-    runs = _search(client, experiment_id, f"tags.{NAME} = '{name}'")
+    runs = client.search_runs([experiment_id], f"tags.{NAME} = '{name}'", max_results=_MOST_RUNS)
     parents = [run for run in runs if HASH in run.data.tags]
     return sorted(parents, key=lambda run: (run.info.start_time, run.info.run_id))
-
-
-def _search(client: MlflowClient, experiment_id: str, condition: str) -> list[Run]:
-    return list(client.search_runs([experiment_id], condition, max_results=_MOST_RUNS))

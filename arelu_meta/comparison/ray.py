@@ -92,17 +92,14 @@ class RayCluster:
     def run(self, jobs: Sequence[Job], overview: "Overview") -> Iterator[CellOutcome]:
         """Run all jobs and give their outcomes as they end."""
         remote = self._ray.remote(num_cpus=self._cpus, num_gpus=self._gpus, max_retries=MOST_DEATHS - 1)(_run_remotely)
-        retries = Retries()
+        waiting, retries = list(jobs), Retries()
         calls: dict[Future[CellOutcome], tuple[Job, Any]] = {}
-
-        def send(job: Job) -> None:
-            reference = remote.remote(job)
-            calls[reference.future()] = (job, reference)
-
-        for job in jobs:
-            send(job)
         try:
-            while calls:
+            while waiting or calls:
+                while waiting:
+                    job = waiting.pop(0)
+                    reference = remote.remote(job)
+                    calls[reference.future()] = (job, reference)
                 ready = next(iter(wait(calls, return_when=FIRST_COMPLETED).done))
                 job, _ = calls.pop(ready)
                 try:
@@ -115,7 +112,7 @@ class RayCluster:
                     yield outcome
                 else:
                     overview.on_message(f"{job.cell.label}: {outcome.reason}; it is retried")
-                    send(job)
+                    waiting.append(job)
         finally:
             self._cancel([*calls.values()])
 

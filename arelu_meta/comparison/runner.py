@@ -170,10 +170,20 @@ def _run_locked(plan: Plan, workers: AbstractContextManager[Workers]) -> Compari
     status, report = "FAILED", None
     try:
         outcomes = _run(plan, parent, [cell for cell in plan.own_cells if cell.spec.identity not in done], workers)
-        parent = _current(plan, parent)
+        current = plan.open_parent_run()
+        if current.run_id != parent.run_id:  # shards that started at the same moment may have made one each
+            current.start(_tags(plan))
+            with suppress(MlflowException):  # another shard may have deleted it
+                parent.client.delete_run(parent.run_id)
+            parent = current
         done = parent.adopt(plan.cells, plan.name)  # again: others may have finished cells meanwhile
-        missing = _missing(plan.cells, plan, outcomes, done)
-        own_missing = _missing(plan.own_cells, plan, outcomes, done)
+        reasons = {cell.spec.identity: "another shard has not run it yet" for cell in plan.cells}
+        reasons |= {cell.spec.identity: "its run is no longer in the store" for cell in plan.own_cells}
+        reasons |= {outcome.cell.spec.identity: outcome.reason for outcome in outcomes if outcome.reason}
+        missing, own_missing = (
+            tuple(f"{cell.label}: {reasons[cell.spec.identity]}" for cell in cells if cell.spec.identity not in done)
+            for cells in (plan.cells, plan.own_cells)
+        )
         if plan.shard is None or not missing:
             report = _report(plan, parent, missing)
         status = "FAILED" if own_missing else "RUNNING" if missing else "FINISHED"
@@ -203,25 +213,6 @@ def _run(
             tags = {**plan.execution.tags, **parent.tags_for(cell, plan.name), "exec.workers": str(entered.count)}
             jobs.append(Job(cell, plan.execution.model_copy(update={"experiment": plan.name, "tags": tags})))
         return list(entered.run(jobs, overview))
-
-
-def _current(plan: Plan, parent: ParentRun) -> ParentRun:
-    """Give the parent run that counts: shards that started at the same moment may have made one each."""
-    current = plan.open_parent_run()
-    if current.run_id != parent.run_id:
-        current.start(_tags(plan))
-        with suppress(MlflowException):  # another shard may have deleted it
-            parent.client.delete_run(parent.run_id)
-    return current
-
-
-def _missing(cells: Sequence[Cell], plan: Plan, outcomes: Sequence[CellOutcome], done: set[str]) -> tuple[str, ...]:
-    """Name those of some cells that have no result, with the reason."""
-    reasons = {cell.spec.identity: "another shard has not run it yet" for cell in plan.cells}
-    reasons |= {cell.spec.identity: "its run is no longer in the store" for cell in plan.own_cells}
-    reasons |= {outcome.cell.spec.identity: outcome.reason for outcome in outcomes if outcome.reason}
-    identities = [(cell.label, cell.spec.identity) for cell in cells]
-    return tuple(f"{label}: {reasons[identity]}" for label, identity in identities if identity not in done)
 
 
 def _tags(plan: Plan) -> dict[str, str]:

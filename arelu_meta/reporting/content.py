@@ -75,6 +75,12 @@ def make_report(findings: Findings) -> Report:
     numbers = NumberFormat.for_values(means, findings.units.get(findings.metric, ""))
     several = len(analysis.primary) > 1
     verdicts = tuple(make_verdict(findings, one, numbers, one.label if several else "") for one in analysis.primary)
+    side_tables = []
+    for comparison in analysis.primary:
+        controls, subject = against_controls(findings, comparison), explained_arm(findings, comparison) or ""
+        first = control_table(controls, subject, comparison.label, numbers) if controls else None
+        tables = (first, other_metrics_table(findings, comparison))
+        side_tables.append(tuple(table for table in tables if table is not None))
     share = f"{100 * findings.budget:g} % of the full training"
     reduced = f"Reduced budget: every run had {share}; these are not the results of the full experiment."
     return Report(
@@ -86,17 +92,10 @@ def make_report(findings: Findings) -> Report:
         verdicts=verdicts or (Verdict("Nothing can be compared: no run has finished."),),
         notes=tuple(_notes(analysis)) if comparisons else (),
         main_tables=tuple(comparison_table(findings, comparison, numbers) for comparison in comparisons),
-        side_tables=tuple(_side_tables(findings, comparison, numbers) for comparison in analysis.primary),
+        side_tables=tuple(side_tables),
         facts=_facts(findings),
         missing=findings.missing,
     )
-
-
-def _side_tables(findings: Findings, comparison: ArmComparison, numbers: NumberFormat) -> tuple[ReportTable, ...]:
-    controls = against_controls(findings, comparison)
-    subject = explained_arm(findings, comparison) or ""
-    first = control_table(controls, subject, comparison.label, numbers) if controls else None
-    return tuple(table for table in (first, other_metrics_table(findings, comparison)) if table is not None)
 
 
 def _facts(findings: Findings) -> tuple[tuple[str, str], ...]:

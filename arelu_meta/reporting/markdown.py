@@ -56,7 +56,10 @@ def markdown_report(report: Report, figures: Mapping[str, str]) -> str:
         lines += [escape(verdict.evidence), ""] if verdict.evidence else []
     lines += [*(f"- {escape(note)}" for note in report.notes), ""]
     for table in (*report.primary_tables, *report.secondary_tables):
-        lines += [f"## {escape(table.title)}", "", *banner, *_markdown_table(table), ""]
+        rows = [table.header, *([cell.text for cell in row] for row in table.rows)]
+        header, *body = ["| " + " | ".join(escape(text) for text in row) + " |" for row in rows]
+        rule = "|" + "|".join("---" if column.is_text else "---:" for column in table.columns) + "|"
+        lines += [f"## {escape(table.title)}", "", *banner, header, rule, *body, ""]
         lines += [*(escape(line) + "  " for line in table.legend), ""]
     lines += ["## Figures", ""] if figures else []
     for path, caption in figures.items():
@@ -66,13 +69,6 @@ def markdown_report(report: Report, figures: Mapping[str, str]) -> str:
     if report.missing:
         lines += ["", "## Missing cells", "", *(f"- {escape(cell)}" for cell in report.missing)]
     return "\n".join(lines).rstrip() + "\n"
-
-
-def _markdown_table(table: ReportTable) -> list[str]:
-    rows = [table.header, *([cell.text for cell in row] for row in table.rows)]
-    lines = ["| " + " | ".join(escape_markdown(text) for text in row) + " |" for row in rows]
-    rule = "|" + "|".join("---" if column.is_text else "---:" for column in table.columns) + "|"
-    return [lines[0], rule, *lines[1:]]
 
 
 def latex_tables(tables: Sequence[ReportTable], note: str = "") -> str:

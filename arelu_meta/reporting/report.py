@@ -9,7 +9,7 @@ import jinja2
 from arelu_meta import __version__
 from arelu_meta.analysis.settings import value_text
 from arelu_meta.console.tables import text_table
-from arelu_meta.reporting.charts import Figures, draw_figures
+from arelu_meta.reporting.charts import draw_figures
 from arelu_meta.reporting.content import Report
 from arelu_meta.reporting.markdown import latex_tables, markdown_report
 from arelu_meta.reporting.series import ArmStyle
@@ -42,18 +42,6 @@ def _templates() -> jinja2.Environment:
     return templates
 
 
-def html_page(report: Report, figures: Figures) -> str:
-    """Write the page."""
-    page = _templates().get_template("page.html")
-    return page.render(report=report, figures=figures, version=__version__).lstrip()
-
-
-def svg_files(figures: Figures) -> dict[str, str]:
-    """Write each figure as a file that stands by itself, by name."""
-    template = _templates().get_template("figure.svg")
-    return {plot.name: template.render(plot=plot).lstrip() for plot in figures.all}
-
-
 def write_report(report: Report, folder: Path) -> list[Path]:
     """Write everything a report has into a folder.
 
@@ -74,16 +62,16 @@ def write_report(report: Report, folder: Path) -> list[Path]:
         >>> [path.name for path in write_report(make_report(found), Path(tempfile.mkdtemp()))]
         ['report.html', 'report.md', 'tables.tex', 'runs.csv', 'table.csv', 'arms.svg']
     """
-    figures = draw_figures(report)
-    pictures = {f"figures/{name}.svg": text for name, text in svg_files(figures).items()}
-    captions = {f"figures/{plot.name}.svg": plot.caption for plot in figures.all}
+    figures, templates = draw_figures(report), _templates()
+    page, picture = templates.get_template("page.html"), templates.get_template("figure.svg")
+    plots = {f"figures/{plot.name}.svg": plot for plot in figures.all}
     files = {
-        "report.html": html_page(report, figures),
-        "report.md": markdown_report(report, captions),
+        "report.html": page.render(report=report, figures=figures, version=__version__).lstrip(),
+        "report.md": markdown_report(report, {path: plot.caption for path, plot in plots.items()}),
         "tables.tex": latex_tables((*report.primary_tables, *report.secondary_tables), report.banner),
         "runs.csv": report.analysis.findings.runs.to_csv(index=False),
         "table.csv": numbers_frame(report.analysis).to_csv(index=False),
-        **pictures,
+        **{path: picture.render(plot=plot).lstrip() for path, plot in plots.items()},
     }
     (folder / "figures").mkdir(parents=True, exist_ok=True)
     for name, text in files.items():
@@ -105,22 +93,14 @@ def report_metrics(report: Report) -> dict[str, float]:
         setting = [f"{axis}_{value_text(value)}" for axis, value in comparison.setting]
         for arm in comparison.arms:
             path = [arm.name, *setting, *(["matched"] if comparison.matched else []), report.analysis.findings.metric]
-            prefix = _metric_name("/".join(path))
+            # MLflow takes plain signs only, and no path that leads elsewhere.
+            plain = re.sub(r"[^\w./ -]", "_", "/".join(path), flags=re.ASCII)
+            prefix = "/".join(folder for folder in plain.split("/") if folder.strip(".")) or "_"
             while f"{prefix}_n" in named:  # two names that differ in signs MLflow does not take
                 prefix += "_"
             numbers = arm_numbers(arm)
             named |= {f"{prefix}_{key}": float(numbers[key]) for key in LOGGED if math.isfinite(numbers[key])}
     return named
-
-
-def _metric_name(name: str) -> str:
-    """Make a name that MLflow takes: plain signs, and a path that leads nowhere else.
-
-    >>> _metric_name("./data/a.npz/../lr=1/test/accuracy")
-    'data/a.npz/lr_1/test/accuracy'
-    """
-    plain = re.sub(r"[^\w./ -]", "_", name, flags=re.ASCII)
-    return "/".join(folder for folder in plain.split("/") if folder.strip(".")) or "_"
 
 
 def report_summary(report: Report) -> str:

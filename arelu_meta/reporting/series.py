@@ -72,7 +72,7 @@ class LineChart:
 
 
 def curve_charts(findings: Findings, comparison: ArmComparison) -> list[LineChart]:
-    """A chart per metric that curves were logged of, each arm at its setting."""
+    """A chart per metric that curves were logged of, each arm at its setting; thinned out to what a figure can show."""
     table = findings.curves
     if table is None or table.empty:
         return []
@@ -85,23 +85,19 @@ def curve_charts(findings: Findings, comparison: ArmComparison) -> list[LineChar
             for axis, value in arm.setting:
                 fits = {one for one in own[axis].unique() if same_value(one, value)}
                 own = own[own[axis].isin(fits)]
-            points = _points(own)
-            if points:
-                lines[arm.name] = points
+            values = own.pivot_table(index="step", columns="seed", values="value", aggfunc="last", dropna=False)
+            values = values.dropna()  # steps that all seeds of the arm reached
+            if len(values) > MAX_POINTS:
+                values = values.iloc[np.unique(np.linspace(0, len(values) - 1, MAX_POINTS).round().astype(int))]
+            points = [(float(step), estimate_mean(row.to_numpy(dtype=float))) for step, row in values.iterrows()]
+            finite = [(step, estimate) for step, estimate in points if math.isfinite(estimate.mean)]
+            if finite:
+                lines[arm.name] = finite
         if lines:
             step = "inner step" if "inner_step" in metric else findings.step
             unit = findings.units.get(metric, "")
             charts.append(LineChart(file_name(metric), metric, step, unit, lines, steps=True))
     return charts
-
-
-def _points(rows: pd.DataFrame) -> list[tuple[float, Estimate]]:
-    """Mean and interval at every step that all seeds of the arm reached; thinned out to what a figure can show."""
-    table = rows.pivot_table(index="step", columns="seed", values="value", aggfunc="last", dropna=False).dropna()
-    if len(table) > MAX_POINTS:
-        table = table.iloc[np.unique(np.linspace(0, len(table) - 1, MAX_POINTS).round().astype(int))]
-    points = ((float(step), estimate_mean(values.to_numpy(dtype=float))) for step, values in table.iterrows())
-    return [(step, estimate) for step, estimate in points if math.isfinite(estimate.mean)]
 
 
 def rate_charts(analysis: Analysis) -> list[LineChart]:

@@ -53,40 +53,29 @@ def listed(words: Sequence[str], *, verb: bool = False) -> str:
 def make_verdict(findings: Findings, comparison: ArmComparison, numbers: NumberFormat, about: str = "") -> Verdict:
     """Judge a comparison."""
     baseline = comparison.arm(findings.baseline)
-    circumstances = f"{findings.metric}: {_circumstances(findings, comparison)}."
-    if baseline is None or math.isnan(baseline.estimate.mean):
-        reason = f"no run of the baseline {findings.baseline} has a result"
-        return Verdict(f"Nothing can be compared: {reason}.", circumstances, about)
-    if all(arm is baseline or not arm.estimate.n for arm in comparison.arms):
-        reason = f"{findings.baseline} is the only arm with a result"
-        return Verdict(f"Nothing can be compared: {reason}.", circumstances, about)
-    if not comparison.tested:
-        return Verdict(_untested(findings, comparison, numbers), circumstances, about)
-    subject = comparison.arm(explained_arm(findings, comparison))
-    differing = [arm for arm in comparison.tested if arm.differs]
-    named: Arm | None
-    if subject is not None and subject in comparison.tested:
-        named, first = subject, _subject_sentence(findings, subject, numbers)
-    else:  # the best of the arms that differ, or the worst where none is better
-        better = count_better_and_worse(findings, differing)[0]
-        named = (differing[0] if better else differing[-1]) if differing else None
-        first = _count_sentence(findings, comparison, named, numbers)
-    controls = against_controls(findings, comparison)
-    if subject is not None and controls:
-        second = _control_sentence(findings, subject, controls)
-    else:
-        second = _power_sentence(comparison, numbers)
-    return Verdict(f"{first} {second}", _evidence(findings, comparison, named, numbers), about)
-
-
-def _circumstances(findings: Findings, comparison: ArmComparison) -> str:
-    """Say under which settings, for how many seeds, and by which protocol and budget."""
     texts = [comparison.label, comparison.seeds]
     if "protocol" in findings.protocol:
         texts.append(f"protocol {findings.protocol['protocol']}")
     if findings.budget < 1:
         texts.append(f"only {100 * findings.budget:g} % of the full training")
-    return ", ".join(text for text in texts if text)
+    circumstances = ", ".join(filter(None, texts))
+    evidence = f"{findings.metric}: {circumstances}."
+    if baseline is None or math.isnan(baseline.estimate.mean):
+        reason = f"no run of the baseline {findings.baseline} has a result"
+        return Verdict(f"Nothing can be compared: {reason}.", evidence, about)
+    if all(arm is baseline or not arm.estimate.n for arm in comparison.arms):
+        reason = f"{findings.baseline} is the only arm with a result"
+        return Verdict(f"Nothing can be compared: {reason}.", evidence, about)
+    if not comparison.tested:
+        return Verdict(_untested(findings, comparison, numbers), evidence, about)
+    subject = comparison.arm(explained_arm(findings, comparison))
+    named, first = _difference_sentence(findings, comparison, subject, numbers)
+    controls = against_controls(findings, comparison)
+    if subject is not None and controls:
+        second = _control_sentence(findings, subject, controls)
+    else:
+        second = _power_sentence(comparison, numbers)
+    return Verdict(f"{first} {second}", _evidence(findings, comparison, named, numbers, circumstances), about)
 
 
 def _untested(findings: Findings, comparison: ArmComparison, numbers: NumberFormat) -> str:
@@ -100,34 +89,32 @@ def _untested(findings: Findings, comparison: ArmComparison, numbers: NumberForm
     return f"A single seed cannot tell a difference to {findings.baseline} from chance. {mean}"
 
 
-def _size(arm: Arm, numbers: NumberFormat) -> str:
-    """Write the difference of a tested arm to the baseline with its interval."""
-    assert arm.difference is not None  # noqa: S101 - only tested arms come here
-    found = arm.difference.estimate
-    interval = f"95 % interval {numbers.signed(found.low)} to {numbers.signed(found.high)}"
-    return f"{f'{numbers.signed(found.mean)} {numbers.difference_unit}'.rstrip()}, {interval}"
+def _difference_sentence(
+    findings: Findings, comparison: ArmComparison, subject: Arm | None, numbers: NumberFormat
+) -> tuple[Arm | None, str]:
+    """Say whether the explained arm, or else how many arms, differ from the baseline; give the arm whose size is told.
 
-
-def _subject_sentence(findings: Findings, arm: Arm, numbers: NumberFormat) -> str:
-    """Say whether the explained arm differs from the baseline, and by how much."""
-    if not arm.differs:
-        what = f"No difference between {arm.name} and {findings.baseline} is detectable"
-    else:
-        how = "better" if arm.difference is not None and is_better(findings, arm.difference) else "worse"
-        what = f"{arm.name} is detectably {how} than {findings.baseline}"
-    return f"{what} on {findings.metric}: {_size(arm, numbers)}."
-
-
-def _count_sentence(findings: Findings, comparison: ArmComparison, named: Arm | None, numbers: NumberFormat) -> str:
-    """Say how many arms differ from the baseline, and name one with its size."""
-    arms = counted(len(comparison.tested), "arm")
-    if named is None:
-        return f"No difference is detectable: of {arms} none differs from {findings.baseline} on {findings.metric}."
+    Without an explained arm that is the best of those that differ, or the worst where none is better.
+    """
     good, bad = count_better_and_worse(findings, comparison.tested)
-    verb = "is" if good == 1 else "are"
-    counts = f"{good} {verb} detectably better than {findings.baseline} on {findings.metric} and {bad} worse"
-    which = f"the {'best' if good else 'worst'} is {named.name}"
-    return f"Of {arms}, {counts}; {which}: {_size(named, numbers)}."
+    arms, differing = counted(len(comparison.tested), "arm"), [arm for arm in comparison.tested if arm.differs]
+    named = subject if subject in comparison.tested else None
+    if named is not None and not named.differs:
+        what = f"No difference between {named.name} and {findings.baseline} is detectable on {findings.metric}"
+    elif named is not None:
+        how = "better" if named.difference is not None and is_better(findings, named.difference) else "worse"
+        what = f"{named.name} is detectably {how} than {findings.baseline} on {findings.metric}"
+    elif differing:
+        named = differing[0] if good else differing[-1]
+        verb = "is" if good == 1 else "are"
+        counts = f"{good} {verb} detectably better than {findings.baseline} on {findings.metric} and {bad} worse"
+        what = f"Of {arms}, {counts}; the {'best' if good else 'worst'} is {named.name}"
+    if named is None or named.difference is None:
+        none = f"of {arms} none differs from {findings.baseline} on {findings.metric}"
+        return None, f"No difference is detectable: {none}."
+    found = named.difference.estimate
+    size = f"{numbers.signed(found.mean)} {numbers.difference_unit}".rstrip()
+    return named, f"{what}: {size}, 95 % interval {numbers.signed(found.low)} to {numbers.signed(found.high)}."
 
 
 def _control_sentence(findings: Findings, subject: Arm, controls: list[Control]) -> str:
@@ -162,7 +149,9 @@ def _power_sentence(comparison: ArmComparison, numbers: NumberFormat) -> str:
     return f"True differences from {size} on would have been detected with 80 % power; smaller ones may be there."
 
 
-def _evidence(findings: Findings, comparison: ArmComparison, arm: Arm | None, numbers: NumberFormat) -> str:
+def _evidence(
+    findings: Findings, comparison: ArmComparison, arm: Arm | None, numbers: NumberFormat, circumstances: str
+) -> str:
     """What a verdict rests on, for the arm whose difference is stated; None where no arm differs."""
     explained = arm is not None and arm.name == explained_arm(findings, comparison)
     if arm is None:
@@ -173,25 +162,21 @@ def _evidence(findings: Findings, comparison: ArmComparison, arm: Arm | None, nu
             "" if explained else f" for {arm.name}"
         )
     over = f", Holm-corrected over {len(comparison.tested)} arms" if len(comparison.tested) > 1 else ""
-    texts = [f"The paired t test gives {p}{over} ({_circumstances(findings, comparison)})."]
+    texts = [f"The paired t test gives {p}{over} ({circumstances})."]
     if arm is not None and explained:
         # Without controls the second sentence says what could have been detected.
         if findings.controls and not arm.differs and math.isfinite(arm.detectable):
-            texts.append(_missed(arm, numbers))
+            if numbers.unit == "%" and arm.detectable > 100:
+                missed = "Not even a true difference of 100 points would have been found with 80 % power"
+                texts.append(f"{missed}: the seeds are too few or lie too far apart.")
+            else:
+                size = f"{numbers.value(arm.detectable)} {numbers.difference_unit}".rstrip()
+                texts.append(f"A true difference of {size} would have been found with 80 % power.")
         others = [other for other in comparison.tested if other is not arm]
         good, bad = count_better_and_worse(findings, others)
         counts = f"{good} {'is' if good == 1 else 'are'} detectably better than {findings.baseline} and {bad} worse"
         texts += [f"Of {counted(len(others), 'arm')} beside {arm.name}, {counts}."] if others else []
     return " ".join([*texts, *_untried(findings, comparison)])
-
-
-def _missed(arm: Arm, numbers: NumberFormat) -> str:
-    """Say what difference the design would have found, where none was."""
-    if numbers.unit == "%" and arm.detectable > 100:
-        missed = "Not even a true difference of 100 points would have been found with 80 % power"
-        return f"{missed}: the seeds are too few or lie too far apart."
-    size = f"{numbers.value(arm.detectable)} {numbers.difference_unit}".rstrip()
-    return f"A true difference of {size} would have been found with 80 % power."
 
 
 def _untried(findings: Findings, comparison: ArmComparison) -> list[str]:

@@ -1,5 +1,6 @@
 import math
 import re
+import tempfile
 import xml.etree.ElementTree as ET
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -11,8 +12,6 @@ import pytest
 from arelu_meta.analysis import arms
 from arelu_meta.analysis.findings import Findings
 from arelu_meta.reporting import content, make_report, report_metrics, report_summary, write_report
-from arelu_meta.reporting.charts import draw_figures
-from arelu_meta.reporting.report import html_page, svg_files
 from tests.reporting.sweeps import sweep
 
 HOSTILE = '<script>alert("x")</script>&'
@@ -109,6 +108,14 @@ def test_nothing_finished(tmp_path: Path):
     assert (tmp_path / "report.html") in write_report(report, tmp_path)
 
 
+def written(findings: Findings) -> dict[str, str]:
+    """The files of a report, by name."""
+    with tempfile.TemporaryDirectory() as folder:
+        return {
+            path.name: path.read_text(encoding="utf-8") for path in write_report(make_report(findings), Path(folder))
+        }
+
+
 class Reader(HTMLParser):
     """Collects elements and text, and checks that every element is closed in its turn."""
 
@@ -117,8 +124,7 @@ class Reader(HTMLParser):
         self.open: list[str] = []
         self.elements: list[tuple[str, dict[str, str | None]]] = []
         self.text = ""
-        report = make_report(findings)
-        self.page = html_page(report, draw_figures(report))
+        self.page = written(findings)["report.html"]
         self.feed(self.page)
         self.close()
         assert self.open == []
@@ -212,7 +218,7 @@ def test_little_to_show(findings):
 
 def figure_file(findings: Findings, name: str) -> ET.Element:
     """The root of a figure's file, after reading it as XML."""
-    return ET.fromstring(svg_files(draw_figures(make_report(findings)))[name])  # noqa: S314 - our own
+    return ET.fromstring(written(findings)[f"{name}.svg"])  # noqa: S314 - our own
 
 
 def test_files_hold_the_shapes_of_the_page():
@@ -225,7 +231,7 @@ def test_files_hold_the_shapes_of_the_page():
         if name in ("polyline", "polygon", "circle")
     }
     drawn = set()
-    for text in svg_files(draw_figures(make_report(findings))).values():
+    for text in (text for name, text in written(findings).items() if name.endswith(".svg")):
         for element in ET.fromstring(text).iter():  # noqa: S314 - our own
             name = element.tag.removeprefix(SVG)
             if name in ("polyline", "polygon", "circle"):
