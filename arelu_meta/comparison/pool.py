@@ -78,7 +78,10 @@ class Pool:
         while waiting or any(worker.job for worker in self._workers):
             for worker in self._workers:
                 if worker.job is None and waiting:
-                    worker.start(waiting.popleft(), overview)
+                    worker.job = waiting.popleft()
+                    overview.on_start(worker.job.cell)
+                    with suppress(BrokenPipeError, ConnectionResetError):  # its death shows when its answer is awaited
+                        worker.connection.send(worker.job)
             busy = {worker.connection: worker for worker in self._workers if worker.job}
             for connection in wait(list(busy)):
                 worker = busy[connection]  # type: ignore[index]  # `wait` gives back what it was given
@@ -108,13 +111,6 @@ class _Worker:
             self.process.start()
         other.close()  # so that the death of the process ends the pipe
         self.job: Job | None = None
-
-    def start(self, job: Job, overview: "Overview") -> None:
-        """Send it a job; a worker that died meanwhile shows when its answer is awaited."""
-        self.job = job
-        overview.on_start(job.cell)
-        with suppress(BrokenPipeError, ConnectionResetError):
-            self.connection.send(job)
 
     def receive(self, overview: "Overview") -> CellOutcome | None:
         """Read a message: the outcome of its job, or None where it was about progress."""

@@ -22,16 +22,6 @@ _SWITCH: dict[str, Any] = {"action": argparse.BooleanOptionalAction}
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 
 
-def with_dashes(argument: str) -> str:
-    """Accept `--inner_lr` for `--inner-lr`.
-
-    >>> with_dashes("--inner_lr=0.1"), with_dashes("leaky_relu")
-    ('--inner-lr=0.1', 'leaky_relu')
-    """
-    flag, equals, value = argument.partition("=")
-    return flag.replace("_", "-") + equals + value if flag.startswith("--") else argument
-
-
 def add_flags(
     parser: argparse._ActionsContainer,
     defaults: BaseModel,

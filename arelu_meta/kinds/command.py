@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from arelu_meta import kinds
 from arelu_meta.console import catalog, command_line
-from arelu_meta.console.flags import add_flags, from_flags, validated, with_dashes
+from arelu_meta.console.flags import add_flags, from_flags, validated
 from arelu_meta.errors import InputError, suggestion, unknown
 
 if TYPE_CHECKING:
@@ -70,7 +70,10 @@ def read_flags(
     Returns:
         What is run, and how.
     """
-    arguments = [with_dashes(argument) for argument in (sys.argv[1:] if argv is None else argv)]
+    arguments = []
+    for argument in sys.argv[1:] if argv is None else argv:
+        flag, equals, value = argument.partition("=")  # `--inner_lr` is accepted for `--inner-lr`
+        arguments.append(flag.replace("_", "-") + equals + value if flag.startswith("--") else argument)
     path, values = _read_task(kind, arguments, kind_by_flag or {})
     entry = kinds.entry(values["kind"])
     defaults = validated(entry.spec_class, values, str(path))

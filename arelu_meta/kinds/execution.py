@@ -3,7 +3,7 @@
 import re
 from typing import Annotated, Self
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import Field, model_validator
 
 from arelu_meta.errors import InputError
 from arelu_meta.kinds.sections import Section
@@ -37,11 +37,6 @@ def seed_numbers(text: str) -> list[int]:
     if len(set(seeds)) < len(seeds):
         raise InputError(f"seeds {text!r} name a seed twice")
     return seeds
-
-
-def _checked_seeds(text: str) -> str:
-    seed_numbers(text)
-    return text
 
 
 class Execution(Section):
@@ -89,7 +84,7 @@ class TrainingExecution(Execution):
     Memory layout, compilation and fused updates change results by rounding alone, as another number of threads does.
     """
 
-    seeds: Annotated[str, AfterValidator(_checked_seeds)] = ""
+    seeds: str = ""
     """several seeds, each a run of its own: 0-4, or 0,2,7; finished ones are not repeated"""
     together: bool = False
     """train the seeds as one stacked network: faster for small batches or on a GPU"""
@@ -106,6 +101,7 @@ class TrainingExecution(Execution):
 
     @model_validator(mode="after")
     def _consistent(self) -> "TrainingExecution":
+        seed_numbers(self.seeds)  # for its errors
         if self.together and not self.seeds:
             raise InputError('`together` trains several seeds as one; name them, such as `seeds="0-4"`')
         for name in ("channels_last", "compile", "resume"):

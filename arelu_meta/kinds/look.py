@@ -59,7 +59,6 @@ def look_into(
 
     Raises:
         InputError: a run or layer is not there, or the runs were tested on different images.
-
     """
     if images < 1:
         raise InputError(f"`images` {images}: must be at least 1")
@@ -74,9 +73,8 @@ def look_into(
     output_folder(out)
     numbers = torch.arange(min(images, len(test))) * (len(test) // min(images, len(test)))
     x, labels = test.pixels(numbers), test.labels[numbers]
-    explained, target = "label", labels
-    if test.masks is not None:  # one logit per pixel
-        explained, target = "mask", torch.zeros_like(labels)
+    # A segmentation network has one logit per pixel.
+    explained, target = ("label", labels) if test.masks is None else ("mask", torch.zeros_like(labels))
     names = [one.name for one in trained]
     names = [f"{name} {names[: i + 1].count(name)}" if names.count(name) > 1 else name for i, name in enumerate(names)]
     networks = {name: one.network for name, one in zip(names, trained, strict=True)}

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from torch import nn
 
 from arelu_meta.data.imageset import ImageSet
-from arelu_meta.kinds.sections import DataSection, MeasureSection, Spec, SupervisedSpec
+from arelu_meta.kinds.sections import DataSection, Spec, SupervisedSpec
 from arelu_meta.store.connection import without_password
 
 HELD_OUT = {
@@ -90,7 +90,10 @@ class SupervisedResult(Result):
         if not self.verified:
             rows.append(UNVERIFIED)
         rows += [*self.details, *limit_rows(spec.data)]
-        rows.append(selection_row(self.selected_epoch, spec.evaluation, epochs=spec.training.epochs))
+        selected = f"epoch {self.selected_epoch} of {spec.training.epochs}"
+        if spec.evaluation.monitored is None:
+            selected = f"nothing: tested after epoch {self.selected_epoch}; the validation images were trained on too"
+        rows.append(("selected", selected))
         rows.append(("time", f"{self.seconds:.1f} s"))
         rows += where_to_look(self.run_id, self.experiment_id, self.tracking_uri)
         title = (
@@ -116,13 +119,6 @@ def name_of(task: str, dataset: str) -> str:
     ('digits_classify', 'digits-birds')
     """
     return task if task.startswith(dataset) else f"{task}-{PurePath(dataset).stem}"
-
-
-def selection_row(epoch: int, evaluation: MeasureSection, *, epochs: int) -> tuple[str, str]:
-    """Say after which epoch the test was, and whether it was chosen."""
-    if evaluation.monitored is None:
-        return ("selected", f"nothing: tested after epoch {epoch}; the validation images were trained on too")
-    return ("selected", f"epoch {epoch} of {epochs}")
 
 
 def limit_rows(data: DataSection) -> list[tuple[str, str]]:

@@ -144,13 +144,13 @@ def _train(
             values, note = {"train/loss": epoch.loss}, f"loss {epoch.loss:.3f}"
             if measure.name == "accuracy":  # counted in the training pass itself; a Dice would be a pass of its own
                 values["train/accuracy"] = epoch.accuracy
-                selection.add_point("train", epoch.number, epoch.accuracy)
+                selection.curves.setdefault("train", []).append((epoch.number, epoch.accuracy))
                 note += f"  accuracy {100 * epoch.accuracy:.1f} %"
             score = None
             if monitored and images:
                 score = processes.broadcast(measure.score(trainer.tested, images))
                 values[f"{monitored}/{measure.name}"] = score
-                selection.add_point(monitored, epoch.number, score)
+                selection.curves.setdefault(monitored, []).append((epoch.number, score))
                 note += f"  {monitored} {measure.label} {100 * score:.1f} %"
             selection.update(epoch.number, score, trainer.tested)
             speed = {"train/images_per_second": epoch.images_per_second}

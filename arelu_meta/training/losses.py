@@ -62,10 +62,6 @@ class Selection:
     best_state: dict[str, Tensor] = field(default_factory=dict)
     curves: dict[str, list[tuple[int, float]]] = field(default_factory=dict)
 
-    def add_point(self, curve: str, epoch: int, value: float) -> None:
-        """Add a point to a curve."""
-        self.curves.setdefault(curve, []).append((epoch, value))
-
     def update(self, epoch: int, score: float | None, network: nn.Module) -> None:
         """Choose this epoch if its score is better than all before; without a score, always."""
         if score is None or score > self.best_score:

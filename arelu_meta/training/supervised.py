@@ -119,7 +119,13 @@ class SupervisedTrainer:
             raise InputError(f"torch has no fused optimizers for {device}; drop `fused`")
         if self.channels_last:
             self.network.to(memory_format=torch.channels_last)
-        self._forward = _compiled(self.network, device) if self.compile else self.network
+        self._forward = self.network
+        if self.compile:
+            compilers = [name for name in (os.environ.get("CXX", ""), *COMPILERS) if name]
+            if device == "cpu" and not any(shutil.which(name) for name in compilers):
+                known = ", ".join(COMPILERS)
+                raise InputError(f"`compile` on a CPU needs a C++ compiler ({known}); install one, or drop `compile`")
+            self._forward = torch.compile(self.network)  # type: ignore[assignment]
         self.torch_optimizer = self.build_optimizer(self.network)
         # Without a device torch takes CUDA, and the scaler of a CPU would scale nothing.
         self.scaler = torch.amp.GradScaler(device, enabled=self.precision == "fp16")
@@ -262,15 +268,6 @@ class SupervisedTrainer:
             if self.averaged is not None:
                 self.averaged.update_parameters(self.network)
         return tuple(processes.all_reduce(figures))
-
-
-def _compiled(network: nn.Module, device: str) -> nn.Module:
-    if device == "cpu" and not any(shutil.which(name) for name in (os.environ.get("CXX", ""), *COMPILERS) if name):
-        raise InputError(
-            f"`compile` on a CPU needs a C++ compiler ({', '.join(COMPILERS)}); install one, or drop `compile`"
-        )
-    compiled: nn.Module = torch.compile(network)  # type: ignore[assignment]
-    return compiled
 
 
 def autocast(device: torch.device, precision: Precision) -> torch.autocast:

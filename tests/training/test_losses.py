@@ -43,7 +43,7 @@ def test_patience(patience: int | None, last: int):
 
 def test_a_selection_continues_from_its_fields():
     half = selected([0.1, 0.5])
-    half.add_point("validation", 2, 0.5)
+    half.curves["validation"] = [(2, 0.5)]
     again = selected([0.3, 0.6], Selection(**vars(half)), start=2)
     assert (again.best_score, again.epoch, again.best_state["weight"].item()) == (0.6, 4, 4)
     assert again.curves == {"validation": [(2, 0.5)]}

@@ -90,7 +90,13 @@ class FewShotModel:
                 adapt by gradient and `steps` or `lr` is given.
 
         """
-        ways = _count_ways(support_x, support_y)
+        if support_y.dim() != 1 or len(support_y) != len(support_x) or not len(support_y):
+            labels = tuple(support_y.shape)
+            raise InputError(f"{len(support_x)} support images have labels {labels}; give one label each")
+        present = [int(label) for label in support_y.unique()]
+        ways = len(present)
+        if present != list(range(ways)):
+            raise InputError(f"support labels are {present}; number the classes 0 to {ways - 1}")
         if ways > self.spec.episode.ways and isinstance(self.learner, GradientLearner):
             raise InputError(
                 f"the support has {ways} classes, but the network's head was trained for {self.spec.episode.ways}; "
@@ -192,16 +198,6 @@ class AdaptedModel:
         chunks = [query] if self.model.transductive else query.split(QUERIES_AT_ONCE)
         logits = torch.cat([self.adapted.logits(chunk) for chunk in chunks])
         return logits[:, : self.ways].softmax(-1).cpu()
-
-
-def _count_ways(support_x: Tensor, support_y: Tensor) -> int:
-    """Count the classes of a support set; refuse labels that are not 0..ways-1."""
-    if support_y.dim() != 1 or len(support_y) != len(support_x) or not len(support_y):
-        raise InputError(f"{len(support_x)} support images have labels {tuple(support_y.shape)}; give one label each")
-    present = [int(label) for label in support_y.unique()]
-    if present != list(range(len(present))):
-        raise InputError(f"support labels are {present}; number the classes 0 to {len(present) - 1}")
-    return len(present)
 
 
 def _unit_pixels(images: Tensor) -> Tensor:

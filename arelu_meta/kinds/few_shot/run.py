@@ -44,20 +44,17 @@ class MetaTraining:
     selected: int = 0
     curves: dict[str, list[tuple[int, float]]] = field(default_factory=lambda: {"train": []})
 
-    def update(self, score: float, state: nn.Module) -> None:
-        """Keep a copy of the state if it validates better than all before."""
-        self.curves.setdefault("validation", []).append((self.done, score))
-        if score > self.best:
-            self.best, self.selected = score, self.done
-            self.best_state = copy.deepcopy(state.state_dict())
-
 
 def run_few_shot(spec: FewShotSpec, execution: EpisodeExecution, bar: progress.Bar) -> FewShotResult:
     """Train and test; everything that wrong input can break is built before a run is opened in the store."""
     with machine(execution) as device:
         split = load_split(spec.data, root=execution.data_root or None).to(device)
-        samplers = make_samplers(spec, split)
-        images = split.train
+        images, episode = split.train, spec.episode
+        sizes = {"train": {"ways": episode.train_ways or episode.ways, "queries": spec.train_queries}}
+        sizes |= {part: {"ways": episode.ways, "queries": episode.test_queries} for part in ("validation", "test")}
+        samplers = {
+            part: EpisodeSampler(getattr(split, part), shots=episode.shots, **size) for part, size in sizes.items()
+        }
         learner = build_learner(spec, images.channels, images.image_size, chunk=execution.chunk, device=device)
         check_forward(learner.network, images.pixels(torch.arange(2, device=device)))
         if execution.record_steps:
@@ -67,7 +64,7 @@ def run_few_shot(spec: FewShotSpec, execution: EpisodeExecution, bar: progress.B
             execution,
             bar,
             name=f"{spec.network.activation}-{name_of(spec.task, spec.data.dataset)}-"
-            f"{spec.episode.ways}w{spec.episode.shots}s-seed{spec.seed}",
+            f"{episode.ways}w{episode.shots}s-seed{spec.seed}",
             tags={
                 "device": str(device),
                 "data_digest": images.digest,
@@ -77,15 +74,6 @@ def run_few_shot(spec: FewShotSpec, execution: EpisodeExecution, bar: progress.B
             split=split,
         ) as session:
             return _train_and_test(spec, learner, samplers, split, session)
-
-
-def make_samplers(spec: FewShotSpec, split: Split) -> dict[str, EpisodeSampler]:
-    """Make the samplers of the three parts, each with its own episode size."""
-    episode = spec.episode
-    train = {"ways": episode.train_ways or episode.ways, "queries": spec.train_queries}
-    test = {"ways": episode.ways, "queries": episode.test_queries}
-    sizes = {"train": train, "validation": test, "test": test}
-    return {part: EpisodeSampler(getattr(split, part), shots=episode.shots, **sizes[part]) for part in splits.SUBSETS}
 
 
 def check_forward(network: nn.Module, example: Tensor) -> None:
@@ -175,8 +163,11 @@ def _train(
             training.curves["train"].append((step.number, step.accuracy))
             due = step.number % spec.evaluation.validate_every == 0 or step.number == iterations
             if due and sound:
-                values["validation/accuracy"] = validate(learner, samplers["validation"], validation)
-                training.update(values["validation/accuracy"], state)
+                score = values["validation/accuracy"] = validate(learner, samplers["validation"], validation)
+                training.curves.setdefault("validation", []).append((step.number, score))
+                if score > training.best:
+                    training.best, training.selected = score, step.number
+                    training.best_state = copy.deepcopy(state.state_dict())
             session.tracker.log_metrics(values, step.number)
             if due:
                 session.save(_checkpoint(training, state, optimizer, random))

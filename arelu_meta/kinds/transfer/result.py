@@ -23,15 +23,13 @@ class TransferResult(Result):
 
     def rows(self) -> dict[str, Estimate]:
         """Accuracy by setting: at a fixed epoch, or under the paper's protocol the best epoch up to it."""
-        rows = {"no_pretrain": self._after("scratch", self.spec.training.epochs), "no_finetune": self.untuned}
-        rows |= {f"finetune_{epoch}": self._after("finetune", epoch) for epoch in self.spec.report_epochs}
-        return {setting: proportion_interval(share, self.n) for setting, share in rows.items()}
-
-    def _after(self, stage: str, epoch: int) -> float:
-        seen = [score for number, score in self.curves.get(stage, []) if number <= epoch]
-        if not seen:
-            return math.nan
-        return max(seen) if self.spec.evaluation.protocol == "paper" else seen[-1]
+        shares = {"no_pretrain": math.nan, "no_finetune": self.untuned}
+        ends = [("no_pretrain", "scratch", self.spec.training.epochs)]
+        ends += [(f"finetune_{epoch}", "finetune", epoch) for epoch in self.spec.report_epochs]
+        for setting, stage, last in ends:
+            seen = [score for epoch, score in self.curves.get(stage, []) if epoch <= last] or [math.nan]
+            shares[setting] = max(seen) if self.spec.evaluation.protocol == "paper" else seen[-1]
+        return {setting: proportion_interval(share, self.n) for setting, share in shares.items()}
 
     def report(self) -> str:
         """Say what was run, the rows, and where to look at it."""
