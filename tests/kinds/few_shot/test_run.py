@@ -274,7 +274,7 @@ def test_network_of_a_spec(tiny_spec: SpecMaker):
 
 
 @pytest.fixture(scope="module")
-def recorded(
+def recorded_once(
     tmp_path_factory: pytest.TempPathFactory, new_store: Path, tiny_spec: SpecMaker
 ) -> Iterator[tuple[FewShotResult, mlflow.entities.Run]]:
     """One finished AReLU run in a store of its own."""
@@ -286,6 +286,13 @@ def recorded(
         patch.setenv("ARELU_META_RUNS", str(folder / "runs"))
         result = run(tiny_spec(seed=7), CPU)
         yield result, MlflowClient().get_run(result.run_id)
+
+
+@pytest.fixture
+def recorded(recorded_once: Any, monkeypatch: pytest.MonkeyPatch) -> tuple[FewShotResult, mlflow.entities.Run]:
+    """The run, with its store as that of the test."""
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", recorded_once[0].tracking_uri)
+    return recorded_once
 
 
 def artifact(result: FewShotResult, path: str) -> bytes:
