@@ -47,17 +47,16 @@ def bench_commands(_root: str | None = None) -> Iterator[BenchReport]:
 
 
 def _ranks() -> BenchReport:
-    def per_iteration(*launcher: str) -> float:
-        few, many = (
-            seconds_of([(*launcher, "-m", "arelu_meta.maml", "--iterations", str(count), *QUICK)])[0]
-            for count in (FEW, MANY)
-        )
-        return (many - few) / (MANY - FEW)
-
     two = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
-    pairs = [(per_iteration(*two), per_iteration()) for _ in range(REPEATS)]
-    ours, one = (min(side) for side in zip(*pairs, strict=True))
-    rows = [Row("2 ranks", ours, 1.0), Row("1 process", one, one / ours)]
+    seconds: dict[str, list[float]] = {"2 ranks": [], "1 process": []}  # of an iteration, by repeat
+    for _ in range(REPEATS):
+        for launcher, repeats in zip((two, ()), seconds.values(), strict=True):
+            few, many = (
+                seconds_of([(*launcher, "-m", "arelu_meta.maml", "--iterations", str(count), *QUICK)])[0]
+                for count in (FEW, MANY)
+            )
+            repeats.append((many - few) / (MANY - FEW))
+    rows = [Row(name, min(repeats), min(repeats) / min(seconds["2 ranks"])) for name, repeats in seconds.items()]
     return BenchReport("outer step of make maml's task, one thread per process, start-up taken off", rows)
 
 

@@ -114,6 +114,8 @@ def collect_findings(
     figures = pd.DataFrame(published) if published else None
     if figures is not None:
         figures["value"] = pd.to_numeric(figures["value"])
+    values = {label: {run.data.tags[tag] for run in runs if tag in run.data.tags} for label, tag in _FACTS.items()}
+    facts = {label: "; ".join(sorted(found)) for label, found in values.items() if found}  # where they differ, all
     return Findings(
         name=experiment.experiment,
         title=experiment.title,
@@ -133,7 +135,7 @@ def collect_findings(
         episodes=_episodes(parent, runs) if metric == _METRIC_OF_EPISODES else {},
         missing=tuple(missing),
         budget=min(cell.share for cell in cells),
-        protocol={"task": experiment.task, **_facts(runs), "command": command},
+        protocol={"task": experiment.task, **facts, "command": command},
         execution=_execution(runs, report.arm),
         units={name: "%" for name in (metric, *others, *report.curves) if is_share(name)},
     )
@@ -200,16 +202,6 @@ def _episodes(parent: ParentRun, runs: Sequence[Run]) -> dict[str, np.ndarray]:
             continue  # the store's own files were moved; the metrics are still there
         episodes[run.info.run_id] = 100 * pd.read_csv(io.StringIO(text)).iloc[:, 1:].to_numpy()
     return episodes
-
-
-def _facts(runs: Sequence[Run]) -> dict[str, str]:
-    """What the runs' tags say; where they differ, all of it."""
-    facts: dict[str, str] = {}
-    for label, tag in _FACTS.items():
-        values = sorted({run.data.tags[tag] for run in runs if tag in run.data.tags})
-        if values:
-            facts[label] = "; ".join(values)
-    return facts
 
 
 def _execution(runs: Sequence[Run], arm: str) -> dict[str, dict[str, tuple[str, ...]]]:

@@ -14,7 +14,6 @@ from arelu_meta.console.flags import add_flags, from_flags, validated
 from arelu_meta.errors import InputError, suggestion, unknown
 
 if TYPE_CHECKING:
-    from arelu_meta.kinds import Kind
     from arelu_meta.kinds.execution import Execution
     from arelu_meta.kinds.sections import Spec
 
@@ -77,9 +76,13 @@ def read_flags(
     path, values = _read_task(kind, arguments, kind_by_flag or {})
     entry = kinds.entry(values["kind"])
     defaults = validated(entry.spec_class, values, str(path))
+    does = f"{entry.summary[0].upper()}{entry.summary[1:]}, tracked in MLflow."
+    for other in {name: None for name in (kind_by_flag or {}).values() if name != entry.name}:
+        flags = " or ".join(flag for flag, name in (kind_by_flag or {}).items() if name == other)
+        does += f" With {flags}: {kinds.entry(other).summary} (--help then lists its flags)."
     parser = command_line.Parser(
         prog=f"python -m arelu_meta.{command or entry.command}",
-        description=description or _description(entry, kind_by_flag or {}),
+        description=description or does,
         allow_abbrev=False,
         epilog=f"Defaults shown are those of --task {defaults.task}. Tasks: {', '.join(catalog.names('task'))}.",
     )
@@ -109,13 +112,3 @@ def _read_task(kind: str, arguments: Sequence[str], kind_by_flag: Mapping[str, s
         right = f"python -m arelu_meta.{named.command}"
         raise InputError(f"task {values['task']!r} is of kind {named.name!r}; run it with {right}")
     return path, values
-
-
-def _description(entry: "Kind", kind_by_flag: Mapping[str, str]) -> str:
-    """Say what the kind does, and which flags call for other kinds of the same command."""
-    text = f"{entry.summary[0].upper()}{entry.summary[1:]}, tracked in MLflow."
-    for other in dict.fromkeys(kind_by_flag.values()):
-        if other != entry.name:
-            flags = " or ".join(flag for flag, kind in kind_by_flag.items() if kind == other)
-            text += f" With {flags}: {kinds.entry(other).summary} (--help then lists its flags)."
-    return text

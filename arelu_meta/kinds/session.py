@@ -124,7 +124,9 @@ def load_split(
     split = divide(images, section)
     if train_on_validation:
         split = splits.joined(images, split)
-    split = limit(images, split, section)
+    if section.limit_train is not None or section.limit_test is not None:
+        limits = {"train": section.limit_train, "test": section.limit_test}
+        split = splits.limit(images, split, **limits, seed=EVALUATION_SEED)
     if len(split.test) < 2:
         raise InputError(f"{len(split.test)} test image of {section.dataset} gives no interval; at least 2 are needed")
     return split if shape is None or shape.normalise else without_statistics(split)
@@ -149,13 +151,6 @@ def divide(images: ImageSet, section: DataSection) -> Split:
     if method == "published":
         return splits.published(images, validation=section.validation, seed=EVALUATION_SEED)
     return omniglot_standard(images)
-
-
-def limit(images: ImageSet, split: Split, section: DataSection) -> Split:
-    """Take as many images as the spec asks for."""
-    if section.limit_train is None and section.limit_test is None:
-        return split
-    return splits.limit(images, split, train=section.limit_train, test=section.limit_test, seed=EVALUATION_SEED)
 
 
 def without_statistics(split: Split) -> Split:
