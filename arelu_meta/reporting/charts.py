@@ -224,7 +224,8 @@ def _strip(
 def line_plot(chart: LineChart, styles: Sequence[ArmStyle], name: str, about: str = "") -> LinePlot:
     """Draw a chart; `about` is added to its caption."""
     points = [point for line in chart.lines.values() for point in line]
-    means = [one.mean for _, one in points]
+    means, sizes = [one.mean for _, one in points], {one.n for _, one in points}
+    seeds = f"n = {min(sizes)}" + (f" to {max(sizes)}" if len(sizes) > 1 else "") + " seeds"
     low, high = min(means), max(means)
     reach = (high - low) / 2  # ends of intervals count as far as they do not squeeze the means together
     ends = [end for _, one in points for end in (one.low, one.high) if low - reach <= end <= high + reach]
@@ -236,7 +237,7 @@ def line_plot(chart: LineChart, styles: Sequence[ArmStyle], name: str, about: st
         name=name,
         title=f"{chart.title}{f' ({chart.unit})' if chart.unit else ''}",
         caption=f"{chart.title}{about}",
-        legend=f"Mean and 95 % t interval over {chart.seeds}.",
+        legend=f"Mean and 95 % t interval over {seeds}.",
         xlabel=chart.xlabel,
         label=f"{chart.title} over {chart.xlabel}: {last}",
         scale=json.dumps([across.low, across.high, across.log]),

@@ -64,12 +64,6 @@ class LineChart:
     steps: bool = False
     """Whether the quantity is counted."""
 
-    @property
-    def seeds(self) -> str:
-        """How many seeds stand behind the points."""
-        sizes = {estimate.n for points in self.lines.values() for _, estimate in points}
-        return f"n = {min(sizes)}" + (f" to {max(sizes)}" if len(sizes) > 1 else "") + " seeds" if sizes else "n = 0"
-
 
 def curve_charts(findings: Findings, comparison: ArmComparison) -> list[LineChart]:
     """A chart per metric that curves were logged of, each arm at its setting; thinned out to what a figure can show."""

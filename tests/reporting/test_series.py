@@ -27,7 +27,7 @@ def test_mean_and_interval_over_seeds():
     ((step, estimate),) = chart.lines["relu"]
     assert (step, estimate.mean, estimate.n) == (10, 2.0, 3)
     assert estimate.half_width == pytest.approx(2.4841, abs=1e-4)
-    assert (chart.xlabel, chart.unit, chart.seeds) == ("training step", "%", "n = 3 seeds")
+    assert (chart.xlabel, chart.unit) == ("training step", "%")
 
 
 def test_steps_that_not_all_seeds_reached_are_left_out():
