@@ -59,7 +59,7 @@ def raw_alpha(alpha: float, clamp: Clamp) -> float:
 
 
 class SlopeParameters(nn.Module):
-    """Hold alpha and beta, and turn them into what they multiply x by: `negative_slope` and sigmoid(beta)."""
+    """Hold alpha and beta; `negative_slope` is what alpha multiplies x by, sigmoid(beta) what beta does."""
 
     def __init__(self, alpha: float = ALPHA_START, beta: float = BETA_START, clamp: Clamp = "hard") -> None:
         super().__init__()
@@ -73,11 +73,6 @@ class SlopeParameters(nn.Module):
     def negative_slope(self) -> Tensor:
         """Alpha after its clamp: the slope below zero."""
         return bounded_alpha(self.alpha, self.clamp)
-
-    @property
-    def amplification(self) -> Tensor:
-        """sigmoid(beta): what is added to the slope above zero."""
-        return torch.sigmoid(self.beta)
 
     def extra_repr(self) -> str:
         """Show the clamp in the printed network."""
@@ -102,7 +97,7 @@ class AReLU(SlopeParameters):
     @property
     def positive_slope(self) -> Tensor:
         """1 + sigmoid(beta): the slope from zero on."""
-        return 1 + self.amplification
+        return 1 + torch.sigmoid(self.beta)
 
     def forward(self, x: Tensor) -> Tensor:
         """Apply AReLU element by element."""

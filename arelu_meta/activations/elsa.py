@@ -1,5 +1,6 @@
 """ELSA: the paper's element-wise sign-based attention as such, to be added to any activation."""
 
+import torch
 from torch import Tensor, nn
 
 from arelu_meta import activations
@@ -18,7 +19,6 @@ class ELSA(SlopeParameters):
         beta: start of beta; the attention's slope from zero on is sigmoid(beta)
         clamp: as in `AReLU`
 
-    >>> import torch
     >>> x = torch.linspace(-2, 2, 5)
     >>> torch.equal(ELSA(base="relu")(x), activations.build("arelu")(x))
     True
@@ -36,5 +36,5 @@ class ELSA(SlopeParameters):
 
     def forward(self, x: Tensor) -> Tensor:
         """Apply the attention and add the base."""
-        attention = two_slopes(x, self.negative_slope, self.amplification)
+        attention = two_slopes(x, self.negative_slope, torch.sigmoid(self.beta))
         return attention if self.base is None else self.base(x) + attention

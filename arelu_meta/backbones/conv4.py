@@ -32,16 +32,15 @@ class Conv4(Backbone):
     ) -> None:
         super().__init__()
         check_halvings("conv4", image_size, 4)
-        widths = (channels, filters, filters, filters)
-        self.blocks = nn.Sequential(*(_block(width, filters, norm, activation) for width in widths))
+        blocks = []
+        for inputs in (channels, filters, filters, filters):
+            act = activation()
+            width = filters * input_multiple(act)
+            conv = nn.Conv2d(inputs, width, 3, padding=1)
+            blocks.append(nn.Sequential(conv, make_norm(norm, width), act, nn.MaxPool2d(2)))
+        self.blocks = nn.Sequential(*blocks)
         self.head = nn.Linear(filters * (image_size[0] // 16) * (image_size[1] // 16), classes)
 
     def features(self, x: Tensor) -> Tensor:
         """Give the features before the head, (N, filters * H/16 * W/16)."""
         return self.blocks(x).flatten(1)
-
-
-def _block(channels: int, filters: int, norm: Norm, activation: Factory) -> nn.Sequential:
-    act = activation()
-    width = filters * input_multiple(act)
-    return nn.Sequential(nn.Conv2d(channels, width, 3, padding=1), make_norm(norm, width), act, nn.MaxPool2d(2))

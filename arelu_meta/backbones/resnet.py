@@ -18,6 +18,9 @@ class ResidualBlock(nn.Module):
     shortcut: max over k of (residual_k + shortcut).
     """
 
+    gated: ClassVar[bool] = False
+    """whether the residual passes a squeeze-and-excitation before the sum"""
+
     def __init__(self, inputs: int, outputs: int, stride: int, *, activation: Factory) -> None:
         super().__init__()
         act = activation()
@@ -25,15 +28,11 @@ class ResidualBlock(nn.Module):
         width = outputs * self.pieces
         self.conv1 = conv_block(inputs, outputs, 3, stride=stride, activation=activation)
         self.conv2 = conv_norm(outputs, width, 3)
-        self.gate = self.make_gate(width, activation)
+        self.gate = SqueezeExcite(width, activation=activation) if self.gated else nn.Identity()
         self.shortcut: nn.Module = nn.Identity()
         if stride > 1 or inputs != outputs:
             self.shortcut = conv_norm(inputs, outputs, 1, stride=stride)
         self.act = act  # last, so that layers are listed in the order they are passed
-
-    def make_gate(self, width: int, activation: Factory) -> nn.Module:  # noqa: ARG002
-        """Make what the residual passes before the sum: here nothing."""
-        return nn.Identity()
 
     def forward(self, x: Tensor) -> Tensor:
         """Add the residual to the shortcut and activate."""
@@ -57,17 +56,13 @@ class ResNet18(Backbone):
         super().__init__()
         check_halvings(self.name, image_size, 3)
         self.stem = conv_block(channels, 64, 3, activation=activation)
-        self.stages = nn.Sequential(
-            self._stage(64, 64, 1, activation),  # 32
-            self._stage(64, 128, 2, activation),  # 16
-            self._stage(128, 256, 2, activation),  # 8
-            self._stage(256, 512, 2, activation),  # 4
-        )
-        self.head = nn.Linear(512, classes)
-
-    def _stage(self, inputs: int, outputs: int, stride: int, activation: Factory) -> nn.Sequential:
-        first = self.block(inputs, outputs, stride, activation=activation)
-        return nn.Sequential(first, self.block(outputs, outputs, 1, activation=activation))
+        stages, inputs = [], 64
+        for outputs, stride in ((64, 1), (128, 2), (256, 2), (512, 2)):  # 32 -> 16 -> 8 -> 4 pixels
+            first = self.block(inputs, outputs, stride, activation=activation)
+            stages.append(nn.Sequential(first, self.block(outputs, outputs, 1, activation=activation)))
+            inputs = outputs
+        self.stages = nn.Sequential(*stages)
+        self.head = nn.Linear(inputs, classes)
 
     def features(self, x: Tensor) -> Tensor:
         """Give the features before the head, (N, 512)."""
@@ -97,9 +92,7 @@ class SqueezeExcite(nn.Module):
 class SEResidualBlock(ResidualBlock):
     """A residual block whose residual is gated before the sum."""
 
-    def make_gate(self, width: int, activation: Factory) -> nn.Module:
-        """Make the squeeze-and-excitation of this block."""
-        return SqueezeExcite(width, activation=activation)
+    gated = True
 
 
 class SEResNet18(ResNet18):

@@ -34,36 +34,34 @@ class DatasetEntry(Entry):
     local: str = ""
 
 
-def _bundled(name: str, module: str, summary: str) -> DatasetEntry:
-    return DatasetEntry(name, f"arelu_meta.data.{module}:load_{name}", summary, bundled=True)
-
-
-def _published(name: str, module: str, summary: str) -> DatasetEntry:
-    reader = f"arelu_meta.data.readers.{module}"
-    return DatasetEntry(name, f"{reader}:load_{name}", summary, local=f"{reader}:{name.upper()}.is_local")
+def _entry(name: str, module: str, summary: str) -> DatasetEntry:
+    """Describe the set that `load_NAME` of a module of `bundled` or of `readers` reads."""
+    bundled = module.startswith("bundled")
+    local = "" if bundled else f"arelu_meta.data.{module}:{name.upper()}.is_local"
+    return DatasetEntry(name, f"arelu_meta.data.{module}:load_{name}", summary, bundled=bundled, local=local)
 
 
 _REGISTRY = Registry[DatasetEntry]("dataset")
 _REGISTRY.add(
-    _bundled("digits", "bundled", "1,797 handwritten digits of scikit-learn, 1x28x28, 10 classes"),
-    _published("mnist", "mnist", "70,000 handwritten digits, 1x28x28, 10 classes"),
-    _published("fashion_mnist", "mnist", "70,000 clothes, 1x28x28, 10 classes"),
-    _published("svhn", "svhn", "99,289 house number digits, 3x32x32, 10 classes"),
-    _published("cifar10", "cifar", "60,000 photographs, 3x32x32, 10 classes"),
-    _published("cifar100", "cifar", "60,000 photographs, 3x32x32, 100 classes"),
-    _published("omniglot", "omniglot", "32,460 drawings, 1x28x28, 1,623 characters"),
-    _published("lgg", "lgg", "3,929 MRI slices with tumour masks, 3x256x256, 110 patients"),
-    _bundled(
+    _entry("digits", "bundled", "1,797 handwritten digits of scikit-learn, 1x28x28, 10 classes"),
+    _entry("mnist", "readers.mnist", "70,000 handwritten digits, 1x28x28, 10 classes"),
+    _entry("fashion_mnist", "readers.mnist", "70,000 clothes, 1x28x28, 10 classes"),
+    _entry("svhn", "readers.svhn", "99,289 house number digits, 3x32x32, 10 classes"),
+    _entry("cifar10", "readers.cifar", "60,000 photographs, 3x32x32, 10 classes"),
+    _entry("cifar100", "readers.cifar", "60,000 photographs, 3x32x32, 100 classes"),
+    _entry("omniglot", "readers.omniglot", "32,460 drawings, 1x28x28, 1,623 characters"),
+    _entry("lgg", "readers.lgg", "3,929 MRI slices with tumour masks, 3x256x256, 110 patients"),
+    _entry(
         "glyphs",
         "bundled.glyphs",
         "hand-drawn-like letters of 15 scripts, 1x28x28, about 1,000 classes of 20, split by script",
     ),
-    _bundled(
+    _entry(
         "street",
         "bundled.street",
         "digits in many fonts on cluttered colour backgrounds, 3x32x32, 10,000 to train and 4,000 to test",
     ),
-    _bundled(
+    _entry(
         "phantom",
         "bundled.phantom",
         "brain-scan-like slices with lesion masks, 3x64x64, 30 patients of 12 slices, split by patient",

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import TypeAlias
 
 import torch
@@ -36,20 +37,8 @@ def augment(name: str) -> Augment | None:
     return AUGMENTS[name]
 
 
-def crop_flip(images: Tensor, random: torch.Generator) -> Tensor:
-    """Shift each image by up to four pixels (zeros come in) and mirror half of them: (N, C, H, W) -> the same."""
-    return _shifted(images, random, by=4, mirror=True)
-
-
-def shift(images: Tensor, random: torch.Generator) -> Tensor:
-    """Shift each image by up to two pixels: for digits and letters, which have no mirror images."""
-    return _shifted(images, random, by=2, mirror=False)
-
-
-AUGMENTS: dict[str, Augment | None] = {"none": None, "crop_flip": crop_flip, "shift": shift}
-
-
 def _shifted(images: Tensor, random: torch.Generator, *, by: int, mirror: bool) -> Tensor:
+    """Shift each image by up to `by` pixels, zeros coming in, and mirror half of them: (N, C, H, W) -> the same."""
     count, _, height, width = images.shape
     device = images.device
     top, left = (torch.randint(2 * by + 1, (count, 1), generator=random).to(device) for _ in range(2))
@@ -62,6 +51,11 @@ def _shifted(images: Tensor, random: torch.Generator, *, by: int, mirror: bool) 
     number = torch.arange(count, device=device).view(-1, 1, 1)
     padded = F.pad(images, (by,) * 4).permute(0, 2, 3, 1)
     return padded[number, rows.unsqueeze(2), columns.unsqueeze(1)].permute(0, 3, 1, 2)
+
+
+crop_flip = partial(_shifted, by=4, mirror=True)
+shift = partial(_shifted, by=2, mirror=False)  # for digits and letters, which have no mirror images
+AUGMENTS: dict[str, Augment | None] = {"none": None, "crop_flip": crop_flip, "shift": shift}
 
 
 def random_affine(count: int, random: torch.Generator, *, scale: float = 0.05, degrees: float = 15.0) -> Tensor:

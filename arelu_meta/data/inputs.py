@@ -85,24 +85,25 @@ def fit_images(images: ImageSet, *, channels: int = 0, image_size: int = 0, resi
     """
     pixels, masks = images.images, images.masks
     if channels and channels != images.channels:
-        pixels = _recoloured(pixels, channels, images.name)
+        if images.channels == 1:
+            pixels = pixels.expand(-1, channels, -1, -1).contiguous()
+        elif images.channels == 3 and channels == 1:
+            weights = torch.tensor(LUMINANCE, device=pixels.device).view(1, 3, 1, 1)
+            pixels = (pixels.float() * weights).sum(1, keepdim=True).round().to(torch.uint8)
+        else:
+            raise InputError(f"{images.name} has {images.channels} channels, which cannot be turned into {channels}")
     if image_size and images.image_size != (image_size, image_size):
         if resize == "crop":
             pixels = _cropped(pixels, image_size, images.name)
             masks = None if masks is None else _cropped(masks, image_size, images.name)
         else:
-            pixels = _scaled(pixels, image_size)
-            masks = None if masks is None else F.interpolate(masks, size=(image_size, image_size), mode="nearest")
+            size, scaled = (image_size, image_size), []
+            for chunk in pixels.split(4096):  # no float copy of the whole set
+                small = F.interpolate(chunk.float(), size=size, mode="bilinear", align_corners=False, antialias=True)
+                scaled.append(small.round().clamp(0, 255).to(torch.uint8))
+            pixels = torch.cat(scaled)
+            masks = None if masks is None else F.interpolate(masks, size=size, mode="nearest")
     return replace(images, images=pixels, masks=masks)
-
-
-def _recoloured(pixels: Tensor, channels: int, name: str) -> Tensor:
-    if pixels.shape[1] == 1:
-        return pixels.expand(-1, channels, -1, -1).contiguous()
-    if pixels.shape[1] == 3 and channels == 1:
-        weights = torch.tensor(LUMINANCE, device=pixels.device).view(1, 3, 1, 1)
-        return (pixels.float() * weights).sum(1, keepdim=True).round().to(torch.uint8)
-    raise InputError(f"{name} has {pixels.shape[1]} channels, which cannot be turned into {channels}")
 
 
 def _cropped(pixels: Tensor, size: int, name: str) -> Tensor:
@@ -113,11 +114,3 @@ def _cropped(pixels: Tensor, size: int, name: str) -> Tensor:
         )
     top, left = (height - size) // 2, (width - size) // 2
     return pixels[:, :, top : top + size, left : left + size].contiguous()
-
-
-def _scaled(pixels: Tensor, size: int) -> Tensor:
-    chunks = []
-    for chunk in pixels.split(4096):  # no float copy of the whole set
-        scaled = F.interpolate(chunk.float(), size=(size, size), mode="bilinear", align_corners=False, antialias=True)
-        chunks.append(scaled.round().clamp(0, 255).to(torch.uint8))
-    return torch.cat(chunks)

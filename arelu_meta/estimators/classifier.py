@@ -29,12 +29,25 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
 
     @abstractmethod
     def predict_proba(self, X: ArrayLike) -> NDArray[Any]:  # noqa: N803
-        """Give the probability of each class, (n, len(classes_)), in the order of `classes_`."""
+        """Give the probability of each class.
+
+        Args:
+            X: images, or rows where there is no model; as for `fit`
+
+        Returns:
+            Probabilities, (n, len(classes_)), in the order of `classes_`.
+        """
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:  # noqa: N803
-        """Give the most probable class of each row or image."""
-        probabilities = self.predict_proba(X)
-        return self.classes_[probabilities.argmax(1)]
+        """Give the most probable class of each row or image.
+
+        Args:
+            X: images, or rows where there is no model; as for `fit`
+
+        Returns:
+            Labels, (n,), of the kind that `fit` was given.
+        """
+        return self.classes_[self.predict_proba(X).argmax(1)]
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

@@ -73,17 +73,15 @@ def adapt(loss: Callable[[Parameters], Tensor], parameters: Parameters, rule: In
     names = [name for name in parameters if rule.moves(name)]
     for step in range(rule.steps):
         current = path[-1]
-        gradients = grad(_loss_of_moving)({name: current[name] for name in names}, current, loss)
+        gradients = grad(lambda moving, others: loss({**others, **moving}))(
+            {name: current[name] for name in names}, current
+        )
         if rule.first_order:
             gradients = {name: gradient.detach() for name, gradient in gradients.items()}
         if rule.clip_norm is not None:
             gradients = dict(zip(names, clipped([gradients[name] for name in names], rule.clip_norm), strict=True))
         path.append({**current, **{n: current[n] - rule.rate(n, step) * gradients[n] for n in names}})
     return path
-
-
-def _loss_of_moving(moving: Parameters, others: Parameters, loss: Callable[[Parameters], Tensor]) -> Tensor:
-    return loss({**others, **moving})
 
 
 def clipped(gradients: list[Tensor], norm: float) -> list[Tensor]:

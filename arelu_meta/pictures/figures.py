@@ -3,7 +3,6 @@
 import copy
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import torch
@@ -170,7 +169,10 @@ def layer_curves(curves: Mapping[str, Mapping[str, Sequence[tuple[int, float]]]]
     for axes, (quantity, points_by_layer) in zip(grid.flat, curves.items(), strict=False):
         for layer, points in points_by_layer.items():
             steps, values = zip(*points, strict=True) if points else ((), ())
-            axes.plot(steps, values, label=layer, **_line_style(layers.index(layer), len(layers), len(points)))
+            number = layers.index(layer)
+            colour = COLOURS[number] if len(layers) <= len(COLOURS) else colormaps[DEPTH](number / (len(layers) - 1))
+            marker = "o" if len(points) < 12 else None  # a short line is hardly seen
+            axes.plot(steps, values, label=layer, color=colour, marker=marker, markersize=3, linewidth=1.3)
         axes.set(xlabel="epoch", ylabel=QUANTITIES.get(quantity, quantity))
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.grid(alpha=0.3)
@@ -182,9 +184,3 @@ def layer_curves(curves: Mapping[str, Mapping[str, Sequence[tuple[int, float]]]]
         figure.colorbar(scale, ax=grid, label=f"layer, first to last of {len(layers)}", shrink=0.8)
     figure.suptitle(f"{title}\n(RMS and gradient on n = {n} training images)", fontsize="medium")
     return figure
-
-
-def _line_style(number: int, total: int, points: int) -> dict[str, Any]:
-    """Colours of the palette while they suffice, by depth beyond; markers where a line would be short."""
-    colour = COLOURS[number] if total <= len(COLOURS) else colormaps[DEPTH](number / (total - 1))
-    return {"color": colour, "marker": "o" if points < 12 else None, "markersize": 3, "linewidth": 1.3}

@@ -98,8 +98,9 @@ def load_weights(network: nn.Module, weights: Weights, *, model: str, head: str)
     missing = [name for name in own if name not in state and not name.endswith(COUNTER)]
     foreign = [name for name in state if name not in own]
     shapes = [name for name in own if name in state and state[name].shape != own[name].shape]
+    sizes = ["x".join(map(str, tensors[name].shape)) or "a number" for name in shapes for tensors in (state, own)]
     problems = [
-        [f"{name} is {_shape(state[name])} there and {_shape(own[name])} here" for name in shapes],
+        [f"{name} is {sizes[2 * i]} there and {sizes[2 * i + 1]} here" for i, name in enumerate(shapes)],
         [f"{name!r} is missing" for name in missing],
         [f"{name!r} is not in the network" for name in foreign],
     ]
@@ -183,7 +184,3 @@ def _download(name: str, load: Callable[[], Mapping[str, Tensor]], *, cached: bo
         raise InputError(
             f"cannot download {name}: {first_line(error)}; fetch it elsewhere and give the file as `weights`"
         ) from error
-
-
-def _shape(tensor: Tensor) -> str:
-    return "x".join(map(str, tensor.shape)) or "a number"

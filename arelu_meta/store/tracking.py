@@ -54,10 +54,6 @@ class Tracker:
             self._client.log_batch(self.run_id, metrics=self._pending[start : start + FLUSH_METRICS])
         self._pending.clear()
 
-    def discard(self) -> None:
-        """Drop the metrics that were not sent: a resumed run will log them again."""
-        self._pending.clear()
-
     @hold_signals()
     def set_tags(self, values: Mapping[str, str]) -> None:
         """Set tags."""
@@ -122,7 +118,7 @@ class NoTracker(Tracker):
     def _ignore(self, *_args: Any, **_kwargs: Any) -> None:
         """Do nothing."""
 
-    log_metrics = flush = discard = set_tags = log_params = _ignore
+    log_metrics = flush = set_tags = log_params = _ignore
     log_dataset = log_split = log_figure = log_dict = log_text = log_network = log_few_shot_model = _ignore
 
 
@@ -190,7 +186,7 @@ def open_run(
     except KeyboardInterrupt:
         status = RunStatus.KILLED
         if tracker is not None:
-            tracker.discard()
+            tracker._pending.clear()  # a resumed run will log them again
         raise
     finally:
         if tracker is not None:

@@ -44,7 +44,7 @@ class ForwardText:
         body = {
             "forward": passes[True] if self.texts[True] == self.texts[False] else by_mode,
             REWRITTEN: self,
-            "__reduce_ex__": _reduce,
+            "__reduce_ex__": lambda module, _protocol: (_rebuild, (self,), module.__getstate__()),
             "__module__": self.original.__module__,
             "__qualname__": self.original.__qualname__,
             "__doc__": self.original.__doc__,
@@ -53,14 +53,9 @@ class ForwardText:
 
 
 def current_forward(module: nn.Module) -> ForwardText | type[nn.Module]:
-    """Give what `set_forward` takes to return to the present state."""
+    """Give the text that the class of a module is made from, or the class itself."""
     text = getattr(type(module), REWRITTEN, None)
     return text if isinstance(text, ForwardText) else type(module)
-
-
-def set_forward(module: nn.Module, forward: ForwardText | type[nn.Module]) -> None:
-    """Put the module into the class of a text, or back into its own."""
-    module.__class__ = forward.make_class() if isinstance(forward, ForwardText) else forward
 
 
 def rewrite_block(block: TracedBlock, sites: Sequence[CallSite], chosen: Sequence[CallSite]) -> None:
@@ -76,7 +71,7 @@ def rewrite_block(block: TracedBlock, sites: Sequence[CallSite], chosen: Sequenc
                 _redirect(graph, copies[node], site)
             elif node is not None and node.op == "call_module":
                 copies[node].target = site.target
-    set_forward(block.module, _forward_text(block.module, graphs))
+    block.module.__class__ = _forward_text(block.module, graphs).make_class()
 
 
 def _redirect(graph: fx.Graph, node: fx.Node, site: CallSite) -> None:
@@ -110,7 +105,3 @@ def _forward_text(module: nn.Module, graphs: dict[bool, fx.Graph]) -> ForwardTex
 def _rebuild(text: ForwardText) -> nn.Module:
     made = text.make_class()
     return made.__new__(made)
-
-
-def _reduce(self: nn.Module, _protocol: Any) -> tuple[Any, ...]:
-    return _rebuild, (getattr(type(self), REWRITTEN),), self.__getstate__()

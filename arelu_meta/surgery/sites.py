@@ -33,33 +33,17 @@ class CallSite:
 
     block: TracedBlock
     nodes: dict[bool, fx.Node | None]
+    node: fx.Node  # the call, in the training graph where it is there
+    module: nn.Module | None  # the old one; None for a call of a function or method
     activation: str  # its name, as in `activation_types`
     home: str  # the module, relative to the block, that the new activation becomes a child of
     leaf: str
+    target: str  # path of the new activation inside the block
+    name: str  # and in the network
     slot: tuple[Any, ...]  # the attribute that holds the old module
     calls: int  # of the old module, in one forward pass
     by_module: bool  # replacing the module is the same as replacing the call
     overwrites: bool  # the old activation overwrites a tensor that is read again
-
-    @property
-    def node(self) -> fx.Node:
-        """The call, in the training graph where it is there."""
-        return _either(self.nodes)
-
-    @property
-    def module(self) -> nn.Module | None:
-        """The old module; None for a call of a function or method."""
-        return self.block.modules[str(self.node.target)] if self.node.op == "call_module" else None
-
-    @property
-    def target(self) -> str:
-        """Path of the new activation inside the block."""
-        return join_path(self.home, self.leaf)
-
-    @property
-    def name(self) -> str:
-        """Path of the new activation in the network."""
-        return join_path(self.block.path, self.target)
 
 
 def call_sites(model: TracedModel) -> list[CallSite]:
@@ -82,9 +66,13 @@ def call_sites(model: TracedModel) -> list[CallSite]:
             CallSite(
                 block=block,
                 nodes=nodes,
+                node=node,
+                module=module,
                 activation=activation,
                 home=home,
                 leaf=leaf,
+                target=join_path(home, leaf),
+                name=join_path(block.path, home, leaf),
                 slot=_slot(block, node),
                 calls=1 if module is None else model.layer_calls[id(module)],
                 by_module=single and not overwrites,

@@ -71,15 +71,6 @@ def build_surveyed(name: str, *, meta: bool = True, **options: Any) -> nn.Module
     return network.to("meta") if meta else network
 
 
-def input_size(name: str, network: nn.Module) -> tuple[int, int, int]:
-    """Channels, height and width that a surveyed network is made for."""
-    if name.startswith("timm/"):
-        channels, height, width = network.default_cfg["input_size"]  # type: ignore[index]
-        return channels, height, width
-    side = 299 if name == "inception_v3" else 224
-    return 3, side, side
-
-
 def survey(chosen: Iterable[str], to: str = "arelu") -> Iterator[SurveyedNetwork]:
     """Swap each network and tell."""
     for name in chosen:

@@ -14,7 +14,7 @@ from arelu_meta.errors import InputError
 from arelu_meta.surgery.activation_types import module_type, source_text, types_to_replace
 from arelu_meta.surgery.preserving import RELU6_MAXIMUM, FoldingTargets, gain, old_slope, residual, start_like
 from arelu_meta.surgery.report import OldForward, OldModule, OldWeight, SiteReport, SwapReport, activation_label
-from arelu_meta.surgery.rewriting import current_forward, rewrite_block, set_forward
+from arelu_meta.surgery.rewriting import ForwardText, current_forward, rewrite_block
 from arelu_meta.surgery.sites import CallSite, call_sites
 from arelu_meta.surgery.traced_model import TracedModel, join_path
 
@@ -101,7 +101,8 @@ def restore(model: nn.Module, report: SwapReport) -> None:
     copies: dict[int, Any] = {}
     for step in reversed(report.undo):
         if isinstance(step, OldForward):
-            set_forward(model.get_submodule(step.path), step.forward)
+            old_class = step.forward.make_class() if isinstance(step.forward, ForwardText) else step.forward
+            model.get_submodule(step.path).__class__ = old_class
         elif isinstance(step, OldWeight):
             weight = model.get_parameter(f"{step.path}.weight")
             original = step.weight.to(weight.device, weight.dtype)

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from inspect import Parameter, signature
 from typing import Any
 
 from torch import fx, nn
@@ -17,7 +18,7 @@ from arelu_meta.surgery.activation_types import (
     node_type,
     source_text,
 )
-from arelu_meta.surgery.tracing import Given, Trace, UntraceableError, arguments_of_call, required_arguments, trace
+from arelu_meta.surgery.tracing import TENSOR, Given, Trace, UntraceableError, arguments_of_call, trace
 
 MODES = (True, False)  # training, evaluation
 
@@ -63,7 +64,10 @@ class TracedModel:
         self.failures: list[tuple[str, str]] = []
         self._traces: dict[tuple[Any, ...], Trace | None] = {}
         self._holds: dict[int, bool] = {}
-        given = required_arguments(model)
+        # A tensor for each argument that `forward` cannot do without.
+        spread = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
+        parameters = list(signature(type(model).forward).parameters.values())[1:]
+        given: dict[str, Given] = {p.name: TENSOR for p in parameters if p.default is p.empty and p.kind not in spread}
         self._count(model, "", given)
         self._refuse_failures()
         self._inline = frozenset(key for key, runs in self.runs.items() if runs > 1 and self._holds[key])

@@ -63,13 +63,6 @@ def arguments_of_call(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str
     return {name: abstract(value) for name, value in list(bound.arguments.items())[1:]}
 
 
-def required_arguments(module: nn.Module) -> dict[str, Given]:
-    """Assume a tensor for each argument that `forward` cannot do without."""
-    parameters = list(inspect.signature(type(module).forward).parameters.values())[1:]
-    spread = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    return {p.name: TENSOR for p in parameters if p.default is p.empty and p.kind not in spread}
-
-
 def trace(module: nn.Module, given: dict[str, Given], inline: frozenset[int] = frozenset()) -> Trace:
     """Trace `forward` in both modes; children stay single calls unless their id is in `inline`.
 

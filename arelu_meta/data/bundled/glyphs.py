@@ -9,7 +9,6 @@ Greek, Armenian, Arabic, Lao, Ogham and Tifinagh test (25 %).
 """
 
 import unicodedata
-from collections.abc import Iterator
 
 import numpy as np
 import torch
@@ -84,23 +83,23 @@ def load_glyphs() -> ImageSet:
 
 def _draw() -> Arrays:
     """Draw every class: `images` (classes * DRAWINGS, 1, 28, 28) and the `code_points` of the classes (classes,)."""
-    letters = np.array(list(_letters()))
+    # Accented letters are left out, since only the accent tells many of them apart.
+    drawable = FT2Font(str(font_path(FONT))).get_charmap()
+    plain = [
+        number
+        for _, first, last in SCRIPTS.values()
+        for number in range(first, last + 1)
+        if unicodedata.category(chr(number)) in ("Lu", "Ll", "Lo")
+        and not unicodedata.decomposition(chr(number))
+        and number in drawable
+    ]
+    letters = np.array(plain)
     outlines = np.stack([outline(chr(letter)) for letter in letters])  # (letters, 84, 84)
     written = [half_stroke(distance) < BLOT for distance in outlines]
     letters, outlines = letters[written], outlines[written]
     classes = distinct(outlines)
     drawings = [drawn(outlines[i], np.random.default_rng([SEED, letters[i]])) for i in classes]
     return {"images": np.concatenate(drawings)[:, None], "code_points": letters[classes]}
-
-
-def _letters() -> Iterator[int]:
-    """Code points of plain letters: accented ones are left out, since only the accent tells many of them apart."""
-    drawable = FT2Font(str(font_path(FONT))).get_charmap()
-    for _, first, last in SCRIPTS.values():
-        for number in range(first, last + 1):
-            letter = unicodedata.category(chr(number)) in ("Lu", "Ll", "Lo")
-            if letter and not unicodedata.decomposition(chr(number)) and number in drawable:
-                yield number
 
 
 def outline(letter: str) -> Floats:

@@ -122,7 +122,15 @@ def _transfer(url: str, part: Path) -> bool:
         have = have if resumed else 0
         length = response.headers.get("Content-Length")
         total = have + int(length) if length is not None else None
-        with _removed_if_unwritable(part), part.open("ab" if resumed else "wb") as stream, _progress() as progress:
+        columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+        bars = Progress(
+            *columns,
+            TimeRemainingColumn(),
+            console=Console(stderr=True),
+            disable=not sys.stderr.isatty(),
+            transient=True,
+        )
+        with _removed_if_unwritable(part), part.open("ab" if resumed else "wb") as stream, bars as progress:
             bar = progress.add_task(part.stem, total=total, completed=have)
             while chunk := _read(response):
                 stream.write(chunk)
@@ -156,12 +164,6 @@ def _read(response: http.client.HTTPResponse) -> bytes | None:
         return response.read1(CHUNK)  # what has arrived: a silent mirror must not cost what it sent before
     except (OSError, http.client.HTTPException):
         return None
-
-
-def _progress() -> Progress:
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
-    console = Console(stderr=True)
-    return Progress(*columns, TimeRemainingColumn(), console=console, disable=not sys.stderr.isatty(), transient=True)
 
 
 def unpack(archive: Path, folder: Path, top: str) -> Path:

@@ -78,11 +78,19 @@ def _open_image(source: Path | BytesIO, name: str) -> Iterator[Image.Image]:
 
 
 def read_folder(folder: Path, *, image_size: int | None = None) -> ImageSet:
-    """Read a folder with a CSV of splits if it has one, else a folder of class folders."""
+    """Read a folder with a CSV of splits if it has one, else of class folders `CLASS/*.png`, with or without
+    `train`, `validation` (or `val`) and `test` above them.
+    """
     tables = [path for path in sorted(folder.glob("*.csv")) if set(COLUMNS) <= set(_read_csv(path)[0])]
     if len(tables) > 1:
         raise InputError(f"{folder}: both {tables[0].name} and {tables[1].name} list files; keep one of them")
-    rows = _listed_files(folder, tables[0]) if tables else _class_folders(folder)
+    tops = _subfolders(folder)
+    if tables:
+        rows = _listed_files(folder, tables[0])
+    elif any(top.name == "train" for top in tops) and all(top.name in SUBSETS for top in tops):
+        rows = [row for top in tops for row in _classes(top, SUBSETS[top.name])]
+    else:
+        rows = _classes(folder, "")
     files = [file for file, _, _ in rows]
     classes = sorted({label for _, label, _ in rows})
     number = {label: index for index, label in enumerate(classes)}
@@ -95,14 +103,6 @@ def read_folder(folder: Path, *, image_size: int | None = None) -> ImageSet:
         subsets={name: torch.tensor([i for i, row in enumerate(rows) if row[2] == name]) for name in sorted(subsets)},
         provenance=Provenance(str(folder), False, {folder.resolve().name: tree_sha256(folder, files)}),
     )
-
-
-def _class_folders(folder: Path) -> list[Row]:
-    """List `CLASS/*.png`, or `train/CLASS/*.png` beside `validation` (or `val`) and `test`."""
-    tops = _subfolders(folder)
-    if any(top.name == "train" for top in tops) and all(top.name in SUBSETS for top in tops):
-        return [row for top in tops for row in _classes(top, SUBSETS[top.name])]
-    return _classes(folder, "")
 
 
 def _classes(folder: Path, subset: str) -> list[Row]:

@@ -9,7 +9,6 @@ import gzip
 import math
 import struct
 import zlib
-from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -86,7 +85,10 @@ def _load(published: PublishedSet, root: Path, class_names: tuple[str, ...], *, 
     folder = published.obtain(root)
     paths = [path for file in published.files if (path := local_path(folder, file)) is not None]
     read = {path: checksums(path) for path in paths}
-    foreign = [path for path, sums in read.items() if sums.md5 in _md5(other).values()]
+    md5 = {  # of each set's files, packed or not
+        each.name: {file.name: file.md5 for file in each.files} | UNPACKED_MD5[each.name] for each in (published, other)
+    }
+    foreign = [path for path, sums in read.items() if sums.md5 in md5[other.name].values()]
     if foreign:
         raise InputError(f"{foreign[0]} belongs to {other.name}; load that, or move the file elsewhere")
     files = {}
@@ -96,12 +98,7 @@ def _load(published: PublishedSet, root: Path, class_names: tuple[str, ...], *, 
             raise InputError(f"{x_path} holds {len(x)} images, but {y_path.name} {len(y)} labels; replace both files")
         files[subset] = [(x.unsqueeze(1), y.long())]
     images = concatenated(published.name, files, class_names)
-    return verified(images, source=published.files[0].mirrors[0], read=read, published=_md5(published))
-
-
-def _md5(published: PublishedSet) -> Mapping[str, str]:
-    """The sum that each file should have, packed or not."""
-    return {file.name: file.md5 for file in published.files} | UNPACKED_MD5[published.name]
+    return verified(images, source=published.files[0].mirrors[0], read=read, published=md5[published.name])
 
 
 def read_idx(path: Path, *, dims: int) -> Tensor:

@@ -141,10 +141,13 @@ def _drawings(path: Path) -> Iterator[tuple[str, Tensor]]:
         raise InputError(f"{path} is damaged ({error}); delete it and load the set again") from error
     if not files:
         raise InputError(f"{path} holds no ALPHABET/CHARACTER/*.png; delete it and load the set again")
+    size = (IMAGE_SIZE, IMAGE_SIZE)
     for parts, name, content in sorted(files):
-        yield "/".join(parts[-3:-1]), read_image(BytesIO(content), name, _shrink)
-
-
-def _shrink(drawing: Image.Image) -> Image.Image:
-    small = drawing.convert("L").resize((IMAGE_SIZE, IMAGE_SIZE), Image.Resampling.LANCZOS)
-    return ImageChops.invert(small)
+        yield (
+            "/".join(parts[-3:-1]),
+            read_image(
+                BytesIO(content),
+                name,
+                lambda drawing: ImageChops.invert(drawing.convert("L").resize(size, Image.Resampling.LANCZOS)),
+            ),
+        )

@@ -68,11 +68,7 @@ def _path(
     """Give the parameters before the first and after each step on one support set."""
     if rule.optimizer != "sgd":
         raise InputError(f"engine 'func' has inner optimizer 'sgd', not {rule.optimizer!r}; use `engine='higher'`")
-
-    def support_loss(current: Parameters) -> Tensor:
-        return rule.loss(functional_call(network, current, support_x), support_y)
-
-    return adapt(support_loss, parameters, rule)
+    return adapt(lambda point: rule.loss(functional_call(network, point, support_x), support_y), parameters, rule)
 
 
 def _vectorised(function: Callable[..., Any], parameters: Parameters, *inputs: Tensor) -> Any:
