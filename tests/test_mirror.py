@@ -49,6 +49,7 @@ ACROSS = {
     "learners/test_contract.py": "what every method does",
     "learners/test_norm_statistics.py": "norms under every method",
     "pretrained/test_efficientnet_lite0.py": "a real pretrained network from end to end",
+    "test_house.py": "the sizes of the package",
     "test_docs.py": "the pages of the documentation run",
     "test_doctest.py": "the examples of docstrings run",
     "test_layers.py": "imports point downwards",

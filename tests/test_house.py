@@ -1,0 +1,42 @@
+"""The package keeps sizes in which a reader finds the way: the aims, measured by `tests/house.py`."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.house import measure
+
+AIMS = {
+    "modules": (0, 200),
+    "modules at the top": (0, 16),
+    "lines": (0, 22_250),  # a fifth of them docstrings; what is added should replace something
+    "file, median": (90, 130),
+    "file, largest": (0, 300),
+    "function, median": (9, 15),
+    "function, largest": (0, 50),
+}
+
+
+@pytest.fixture(scope="module")
+def figures(root: Path) -> dict[str, float]:
+    return measure(root / "arelu_meta")
+
+
+@pytest.mark.parametrize("name", AIMS)
+def test_the_package_is_within_its_aims(figures: dict[str, float], name: str):
+    low, high = AIMS[name]
+    assert low <= figures[name] <= high
+
+
+def test_the_measure_sees_what_is_there(tmp_path: Path):
+    """Two modules of 3 and 5 lines; functions of 2 and 4 lines, the inner of them counted; one public name twice."""
+    package = tmp_path / "arelu_meta"
+    (package / "room").mkdir(parents=True)
+    (package / "room" / "one.py").write_text('def f():\n    """Say."""\n\n')
+    (package / "room" / "two.py").write_text("def f():\n    def g():\n        return 1\n    return g\n\n")
+    figures = measure(package)
+    assert (figures["modules"], figures["modules at the top"], figures["lines"]) == (2, 0, 8)
+    assert (figures["file, median"], figures["file, largest"]) == (4, 5)
+    assert (figures["functions"], figures["function, median"], figures["function, largest"]) == (3, 2, 4)
+    assert figures["public names defined twice"] == 1
+    assert figures["docstrings of public names"] == 1
