@@ -40,7 +40,7 @@ def _sections() -> Iterable[str]:
     yield _section("commands", ("", ""), [(f"python -m {name}", text) for name, text in commands().items()])
     yield _section(
         "kinds of runs",
-        ("kind", "command", "task unless told", "what it does"),
+        ("kind", "command", "default task", "what it does"),
         [(entry.name, entry.command, entry.task, entry.summary) for entry in map(kinds.entry, kinds.names())],
     )
     for kind in ("task", "experiment"):

@@ -32,7 +32,7 @@ def arelu(x: Tensor, alpha: Tensor, beta: Tensor) -> Tensor:
     >>> arelu(torch.tensor([-1.0, 1.0]), torch.tensor(0.9), torch.tensor(0.0))
     tensor([-0.9000, 1.5000])
     """
-    return two_slopes(x, alpha.clamp(ALPHA_LOW, ALPHA_HIGH), 1 + torch.sigmoid(beta))
+    return two_slopes(x, bounded_alpha(alpha, "hard"), 1 + torch.sigmoid(beta))
 
 
 def bounded_alpha(alpha: Tensor, clamp: Clamp) -> Tensor:

@@ -233,6 +233,11 @@ class Control:
     p_holm: float
     """Corrected over the controls."""
 
+    @property
+    def differs(self) -> bool:
+        """Whether the explained arm differs detectably from it."""
+        return self.p_holm < ALPHA
+
 
 def explained_arm(findings: Findings, comparison: ArmComparison) -> str | None:
     """The arm that the controls explain: as the findings say, or `arelu`, or the only one there can be."""

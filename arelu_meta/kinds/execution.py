@@ -1,4 +1,4 @@
-"""How runs on episodes and runs on batches are carried out, beyond what every run has. Nothing here imports torch."""
+"""How runs are carried out: what every run has, and more for runs on episodes and on batches. Imports no torch."""
 
 import re
 from typing import Annotated, Self

@@ -119,7 +119,7 @@ def _difference_sentence(
 
 def _control_sentence(findings: Findings, subject: Arm, controls: list[Control]) -> str:
     """Say which controls differ from the arm; where it has an advantage, that tells what the advantage needs."""
-    differing = [control for control in controls if control.p_holm < ALPHA]
+    differing = [control for control in controls if control.differs]
     ahead = [control for control in differing if is_better(findings, control.difference)]
     behind = [control for control in differing if control not in ahead]
     alike = [control for control in controls if control not in differing]

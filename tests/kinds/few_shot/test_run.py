@@ -393,7 +393,7 @@ def test_every_test_episode_is_kept(recorded: Any):
 
 
 def test_model_has_a_signature(recorded: Any):
-    """It takes support and query; tests/test_few_shot_model.py loads and asks it."""
+    """It takes support and query; tests/kinds/few_shot/test_model.py loads and asks it."""
     result, _ = recorded
     signature = mlflow.models.get_model_info(f"runs:/{result.run_id}/model").signature
     shapes = {spec.name: tuple(spec.shape) for spec in signature.inputs.inputs}
