@@ -62,7 +62,7 @@ class BenchReport:
 def as_json(reports: Sequence[BenchReport]) -> str:
     """Give all figures as JSON.
 
-    >>> as_json([BenchReport("title", [Row("ours", 0.5, 1.0)])])[:24]
+    >>> as_json([BenchReport("title", [Row("ours", 0.5, 1.0)])])[:25]
     '[\\n  {\\n    "title": "title'
     """
     return json.dumps([asdict(report) for report in reports], indent=2)

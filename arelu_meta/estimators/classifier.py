@@ -47,7 +47,8 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         Returns:
             Labels, (n,), of the kind that `fit` was given.
         """
-        return self.classes_[self.predict_proba(X).argmax(1)]
+        chosen = self.predict_proba(X).argmax(1)  # refuses before `fit`, when there is no `classes_`
+        return self.classes_[chosen]
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
