@@ -102,7 +102,7 @@ def grad_cam_figure(x: Tensor, maps: Mapping[str, Tensor], *, titles: list[str] 
             picture = grid[row, column].imshow(share, cmap=HEAT, vmin=0, vmax=1, alpha=0.65)
             grid[row, 0].set_ylabel(name)
     grid[0, 0].set_ylabel("input")
-    figure.colorbar(picture, ax=grid[1:], label="Grad-CAM, share of the map's maximum")
+    figure.colorbar(picture, ax=grid[1:], label="share of the maximum")
     return figure
 
 
