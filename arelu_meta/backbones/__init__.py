@@ -8,7 +8,7 @@ A new one is one file here and one line below; the contract suite then runs over
 
 All start from torch's default initialisation, drawn in the same order whatever the activation. The layer before an
 activation of several pieces (Maxout) is as many times wider. Those for CIFAR and `unet` have batch norm with running
-statistics; learners that adapt by gradient replace it (`norm.with_batch_statistics`).
+statistics; learners that adapt by gradient use those of the batch in its place.
 """
 
 import inspect

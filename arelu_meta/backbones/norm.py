@@ -107,21 +107,3 @@ def make_norm(norm: Norm, channels: int) -> nn.Module:
     if norm == "none":
         return nn.Identity()
     raise unknown("norm", norm, get_args(Norm))
-
-
-def with_batch_statistics(network: nn.Module) -> int:
-    """Replace every `torch.nn.BatchNorm*` inside a network, in place, by batch statistics.
-
-    Weights and biases are kept, running statistics dropped. Gives the number of layers replaced.
-    """
-    replaced = 0
-    for parent in list(network.modules()):
-        # `named_children` leaves out a layer's second name.
-        for name, child in list(parent.named_modules(remove_duplicate=False)):
-            if name and "." not in name and isinstance(child, BATCH_NORMS):
-                norm = BatchStatisticsNorm(child.num_features, eps=child.eps, affine=child.affine)
-                if child.affine:
-                    norm.weight, norm.bias = child.weight, child.bias
-                setattr(parent, name, norm)
-                replaced += 1
-    return replaced

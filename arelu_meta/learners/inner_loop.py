@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal, TypeAlias
 
 import torch
@@ -10,13 +11,11 @@ from torch import Tensor, nn
 from torch.func import grad
 
 from arelu_meta.backbones.norm import statistics_from, uses_support_statistics
-from arelu_meta.errors import InputError
+from arelu_meta.learners.functional_network import Parameters
+from arelu_meta.learners.moving import Part
 
-Parameters: TypeAlias = dict[str, Tensor]
 InnerOptimizer = Literal["sgd", "adam"]
 Loss: TypeAlias = Callable[[Tensor, Tensor], Tensor]  # logits (N, ways) and labels (N,) to one number
-
-HEAD_NAMES = ("head", "fc", "classifier")  # ours, torchvision's and timm's
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,7 +27,8 @@ class InnerRule:
             any later one.
         steps: gradient steps.
         first_order: whether inner gradients are constants to the outer step.
-        moving: names of the parameters that adapt; None: all.
+        moving: names of the parameters that adapt; None: all. "head" and "body", all but the head, become names with
+            the first episode that a learner sees.
         clip_norm: bound on the joint Euclidean norm of the inner gradients; None: no bound.
         optimizer: "sgd", or "adam" on the engine `higher`.
         loss: of the support set, from logits (N, ways) and labels (N,).
@@ -37,7 +37,7 @@ class InnerRule:
     lr: float | Mapping[str, Tensor]
     steps: int
     first_order: bool = False
-    moving: frozenset[str] | None = None
+    moving: frozenset[str] | Part | None = None
     clip_norm: float | None = None
     optimizer: InnerOptimizer = "sgd"
     loss: Loss = F.cross_entropy
@@ -54,13 +54,41 @@ class InnerRule:
         return self.lr
 
 
-def adapt(loss: Callable[[Parameters], Tensor], parameters: Parameters, rule: InnerRule) -> list[Parameters]:
+def transformed_gradients(loss: Callable[[Parameters], Tensor], moving: Parameters) -> Parameters:
+    """Gradients by `torch.func.grad`, which can be vectorised over episodes."""
+    return grad(loss)(moving)
+
+
+def graph_gradients(
+    loss: Callable[[Parameters], Tensor], moving: Parameters, *, first_order: bool = False
+) -> Parameters:
+    """Gradients by `torch.autograd.grad`, which takes any code: branches on values, old autograd functions."""
+    if not moving:
+        return {}
+    tracked = torch.is_grad_enabled()
+    with torch.enable_grad():
+        points = {n: p if tracked and p.requires_grad else p.detach().requires_grad_() for n, p in moving.items()}
+        twice = tracked and not first_order
+        found = torch.autograd.grad(
+            loss(points), list(points.values()), create_graph=twice, allow_unused=True, materialize_grads=True
+        )
+    return dict(zip(points, found, strict=True))
+
+
+def adapt(
+    loss: Callable[[Parameters], Tensor],
+    parameters: Parameters,
+    rule: InnerRule,
+    *,
+    gradients_of: Callable[[Callable[[Parameters], Tensor], Parameters], Parameters] = transformed_gradients,
+) -> list[Parameters]:
     """Take gradient steps on any loss, differentiable with respect to `parameters` and to learned rates.
 
     Args:
         loss: a function of parameters by name that returns one number.
         parameters: where to start, by name.
         rule: learning rate, number of steps, and which parameters move.
+        gradients_of: gives the gradients of a loss by parameter.
 
     Returns:
         The parameters before the first and after every step, `rule.steps + 1` dictionaries.
@@ -73,15 +101,17 @@ def adapt(loss: Callable[[Parameters], Tensor], parameters: Parameters, rule: In
     names = [name for name in parameters if rule.moves(name)]
     for step in range(rule.steps):
         current = path[-1]
-        gradients = grad(lambda moving, others: loss({**others, **moving}))(
-            {name: current[name] for name in names}, current
-        )
+        gradients = gradients_of(partial(_loss_of_moving, loss, current), {name: current[name] for name in names})
         if rule.first_order:
             gradients = {name: gradient.detach() for name, gradient in gradients.items()}
         if rule.clip_norm is not None:
             gradients = dict(zip(names, clipped([gradients[name] for name in names], rule.clip_norm), strict=True))
         path.append({**current, **{n: current[n] - rule.rate(n, step) * gradients[n] for n in names}})
     return path
+
+
+def _loss_of_moving(loss: Callable[[Parameters], Tensor], others: Parameters, moving: Parameters) -> Tensor:
+    return loss({**others, **moving})
 
 
 def clipped(gradients: list[Tensor], norm: float) -> list[Tensor]:
@@ -128,20 +158,3 @@ def episode_losses(logits: Tensor, labels: Tensor, loss: Loss = F.cross_entropy)
     if loss is F.cross_entropy:
         return F.cross_entropy(logits.transpose(1, 2), labels, reduction="none").mean(1)
     return torch.stack([loss(*episode) for episode in zip(logits, labels, strict=True)])
-
-
-def head_parameters(network: nn.Module) -> frozenset[str]:
-    """Names of the head's parameters: those of `head`, `fc` or `classifier`, else of the last layer that has any.
-
-    Raises:
-        InputError: the network has no parameters.
-    """
-    names = [name for name, _ in network.named_parameters()]
-    for prefix in HEAD_NAMES:
-        inside = frozenset(name for name in names if name.split(".")[0] == prefix)
-        if inside:
-            return inside
-    if not names:
-        raise InputError("the network has no parameters to adapt")
-    last = names[-1].rpartition(".")[0]
-    return frozenset(name for name in names if name.rpartition(".")[0] == last)

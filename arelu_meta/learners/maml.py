@@ -5,10 +5,10 @@ from typing import Any
 import torch.nn.functional as F
 from torch import nn
 
-from arelu_meta.errors import InputError
 from arelu_meta.learners.engines import Engine
-from arelu_meta.learners.inner_loop import InnerOptimizer, InnerRule, Loss, head_parameters
+from arelu_meta.learners.inner_loop import InnerOptimizer, InnerRule, Loss
 from arelu_meta.learners.learner import GradientLearner
+from arelu_meta.learners.moving import Part, all_but, parameters_of
 
 
 def maml(
@@ -23,12 +23,12 @@ def maml(
     chunk: int = 0,
     loss: Loss = F.cross_entropy,
     first_order: bool = False,
-    moving: frozenset[str] | None = None,
+    moving: frozenset[str] | Part | None = None,
 ) -> GradientLearner:
     """MAML: all parameters move inside an episode, and the outer step differentiates through the inner gradients.
 
     Args:
-        network: any module that maps images (N, C, H, W) to logits (N, ways); its batch norms are replaced.
+        network: any module that maps images (N, C, H, W) to logits (N, ways).
         engine: what computes the inner loop, from `learners.engines.build`.
         inner_lr: learning rate of the adaptation.
         inner_steps: gradient steps on the support set of a training episode.
@@ -38,7 +38,7 @@ def maml(
         chunk: episodes held in memory at once, which trades speed for memory; 0: the whole batch.
         loss: of logits (N, ways) and labels (N,), a mean over N; of support and query alike.
         first_order: whether inner gradients are constants to the outer step, which saves half of the time.
-        moving: names of the parameters that adapt; None: all.
+        moving: names of the parameters that adapt, or patterns (`blocks.*`); "head", "body", or None: all.
 
     Returns:
         A learner for a training loop of one's own, or for `arelu_meta.training.meta.meta_train`.
@@ -74,38 +74,35 @@ def fomaml(network: nn.Module, **options: Any) -> GradientLearner:
     return maml(network, first_order=True, **options)
 
 
-def anil(network: nn.Module, **options: Any) -> GradientLearner:
+def anil(network: nn.Module, *, head: str = "", **options: Any) -> GradientLearner:
     """ANIL (Raghu et al. 2020, arXiv 1909.09157): only the head moves inside an episode.
 
     Args:
-        network: any module that maps images (N, C, H, W) to logits (N, ways); `head_parameters` finds its head.
+        network: any module that maps images (N, C, H, W) to logits (N, ways).
+        head: path of the head; empty: the last linear layer on the way to the logits, found with the first episode.
         options: the other arguments of `maml`.
 
     Returns:
         A learner that adapts the last layer.
 
     Raises:
-        InputError: the network has no parameters.
+        InputError: the network has no layer of that path.
     """
-    return maml(network, moving=head_parameters(network), **options)
+    return maml(network, moving=parameters_of(network, head) if head else "head", **options)
 
 
-def boil(network: nn.Module, **options: Any) -> GradientLearner:
+def boil(network: nn.Module, *, head: str = "", **options: Any) -> GradientLearner:
     """BOIL (Oh et al. 2021, arXiv 2008.08882): everything but the head moves inside an episode.
 
     Args:
-        network: any module that maps images (N, C, H, W) to logits (N, ways); `head_parameters` finds its head.
+        network: any module that maps images (N, C, H, W) to logits (N, ways).
+        head: path of the head; empty: the last linear layer on the way to the logits, found with the first episode.
         options: the other arguments of `maml`.
 
     Returns:
         A learner that adapts all layers but the last.
 
     Raises:
-        InputError: the network is nothing but a head.
+        InputError: the network has no layer of that path, or is nothing but a head.
     """
-    body = frozenset(name for name, _ in network.named_parameters()) - head_parameters(network)
-    if not body:
-        raise InputError(
-            f"{type(network).__name__} is nothing but a head, and boil moves the rest; use `method='maml'`"
-        )
-    return maml(network, moving=body, **options)
+    return maml(network, moving=all_but(network, parameters_of(network, head)) if head else "body", **options)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from arelu_meta.backbones.norm import BATCH_NORMS, BatchStatisticsNorm, is_transductive, uses_support_statistics
+from arelu_meta.backbones.norm import BATCH_NORMS, BatchStatisticsNorm, uses_support_statistics
 from arelu_meta.data.episodes import Episode
 from arelu_meta.errors import InputError
 from arelu_meta.learners.inner_loop import episode_losses
@@ -99,7 +99,7 @@ class ProtoNet(Learner):
         """Take the class means of the support's features, or keep the support where features depend on the batch."""
         if steps is not None or lr is not None:
             raise InputError("prototypes take no gradient steps, so they have neither; leave `steps` and `lr` out")
-        if is_transductive(self.network):
+        if self.transductive:
             return JointPrototypes(self, support_x, support_y)
         ways = torch.arange(int(support_y.max()) + 1, device=support_y.device)
         features = self.embed(support_x)  # (N, d)

@@ -16,7 +16,7 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 from arelu_meta.data.batches import Batches
 from arelu_meta.data.imageset import ImageSet
 from arelu_meta.errors import DivergedError, InputError
-from arelu_meta.learners.inner_loop import head_parameters
+from arelu_meta.learners.moving import head_parameters, parameters_of
 from arelu_meta.runtime import processes
 from arelu_meta.training.learning_rates import Schedule, layer_groups, lr_factor
 from arelu_meta.training.losses import Loss, count_correct
@@ -130,7 +130,14 @@ class SupervisedTrainer:
         # Without a device torch takes CUDA, and the scaler of a CPU would scale nothing.
         self.scaler = torch.amp.GradScaler(device, enabled=self.precision == "fp16")
         self.averaged = AveragedModel(self.network, multi_avg_fn=get_ema_multi_avg_fn(self.ema)) if self.ema else None
+        self._head_parameters = self._find_head() if self.freeze_epochs or self.keep_statistics else frozenset[str]()
         self.done = 0
+
+    def _find_head(self) -> frozenset[str]:
+        if self.head is not None:
+            return parameters_of(self.network, self.head)
+        images = self.batches.images
+        return head_parameters(self.network, images.pixels(torch.arange(min(2, len(images)), device=images.device)))
 
     @property
     def tested(self) -> nn.Module:
@@ -226,11 +233,7 @@ class SupervisedTrainer:
         frozen = number <= self.freeze_epochs
         if not self.freeze_epochs and not self.keep_statistics:
             return
-        if self.head is None:
-            head = head_parameters(self.network)
-        else:
-            inside = self.network.get_submodule(self.head).named_parameters()
-            head = frozenset(f"{self.head}.{name}" for name, _ in inside)
+        head = self._head_parameters
         if self.freeze_epochs and number <= self.freeze_epochs + 1:
             for name, parameter in self.network.named_parameters():
                 parameter.requires_grad_(not frozen or name in head)

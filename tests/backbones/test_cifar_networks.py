@@ -1,5 +1,6 @@
 """The networks for 32x32 images: parameter counts beside torchvision's and timm's, and what each must do."""
 
+import copy
 from collections.abc import Callable
 from functools import partial
 
@@ -12,10 +13,10 @@ from torch import Tensor, nn
 
 from arelu_meta import activations, backbones
 from arelu_meta.activations.parameters import activation_modules, activation_parameters
-from arelu_meta.backbones.norm import with_batch_statistics
 from arelu_meta.backbones.shufflenet_v2 import channel_shuffle
 from arelu_meta.errors import InputError
-from arelu_meta.learners.inner_loop import head_parameters
+from arelu_meta.learners.functional_network import FunctionalNetwork
+from arelu_meta.learners.moving import head_parameters
 from arelu_meta.seeding import global_stream
 
 SITES = {
@@ -194,7 +195,7 @@ def test_smallest_image(name: str):
 @every_network
 def test_logits_are_the_head_of_the_features(name: str):
     network, x = made(name), images(2)
-    assert head_parameters(network) == {"head.weight", "head.bias"}
+    assert head_parameters(network, x) == {"head.weight", "head.bias"}
     assert torch.equal(network.head(network.features(x)), network(x))
 
 
@@ -273,12 +274,15 @@ def test_squeezenet_head_is_the_last_convolution_and_the_mean():
 
 
 @every_network
-def test_few_shot_learners_can_replace_the_norms(name: str):
-    network = made(name)
-    norms = sum(isinstance(module, nn.BatchNorm2d) for module in network.modules())
-    trained = network(images(4))
-    assert with_batch_statistics(network) == norms
-    assert torch.allclose(network.eval()(images(4)), trained, atol=1e-4)
+def test_few_shot_learners_use_the_statistics_of_the_batch(name: str):
+    """As in training mode, whatever the mode, and without a trace in the running statistics."""
+    network, x = made(name), images(4)
+    function = FunctionalNetwork(network.eval())
+    before = copy.deepcopy(network.state_dict())
+    found = function(function.parameters, x)
+    assert all(torch.equal(value, before[key]) for key, value in network.state_dict().items())
+    assert not network.training
+    assert torch.allclose(found, network.train()(x), atol=1e-4)
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ from arelu_meta import activations, backbones
 from arelu_meta.activations.parameters import activation_modules
 from arelu_meta.errors import InputError
 from arelu_meta.kinds.sections import NetworkSection
-from arelu_meta.learners.inner_loop import head_parameters
+from arelu_meta.learners.moving import head_parameters
 from arelu_meta.metrics import dice
 from arelu_meta.seeding import global_stream
 
@@ -117,7 +117,7 @@ def test_other_sizes_are_refused(side: int):
 
 def test_logits_are_the_head_of_the_features():
     network, x = made(filters=8), images(2)
-    assert head_parameters(network) == {"head.weight", "head.bias"}
+    assert head_parameters(network, x) == {"head.weight", "head.bias"}
     assert torch.equal(network.head(network.features(x)), network(x))
 
 

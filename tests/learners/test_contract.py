@@ -192,7 +192,7 @@ def test_any_module_will_do(method):
     net = Centre()
     if method == "boil":  # a network that is all head has no body to move
         with pytest.raises(InputError, match="nothing but a head"):
-            build(method, net)
+            build(method, net).prepare(episodes())
         return
     learner = build(method, net)
     if method in TRAINED:

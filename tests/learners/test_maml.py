@@ -10,9 +10,8 @@ from torch import Tensor, nn
 from arelu_meta import learners
 from arelu_meta.data.episodes import Episode
 from arelu_meta.errors import InputError
-from arelu_meta.learners.inner_loop import head_parameters
 from arelu_meta.learners.learner import GradientLearner
-from tests.learners.small_problems import central_differences, conv4, distance, episodes, gradients, mnist_conv, own_net
+from tests.learners.small_problems import central_differences, distance, episodes, gradients, own_net
 
 RATE, STEPS = 0.3, 2
 
@@ -110,17 +109,6 @@ def test_training_and_testing_take_their_own_number_of_steps():
     seven = torch.stack([adapted_copy(network, episode, 7)(episode.query_x) for episode in batch])
     assert outcome.loss.item() == pytest.approx(F.cross_entropy(two.flatten(0, 1), batch.query_y.flatten()).item())
     assert torch.allclose(made.query_logits(batch), seven, rtol=1e-9)
-
-
-def test_heads_of_our_networks_of_torchvisions_and_of_anybodys():
-    assert head_parameters(mnist_conv()) == {"head.weight", "head.bias"}
-    assert head_parameters(conv4()) == {"head.weight", "head.bias"}
-    assert head_parameters(own_net("arelu")) == {"last.weight", "last.bias"}
-    residual = nn.ModuleDict({"layer": nn.Linear(2, 2), "fc": nn.Linear(2, 2)})
-    assert head_parameters(residual) == {"fc.weight", "fc.bias"}
-    vgg = nn.ModuleDict({"classifier": nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2)), "other": nn.Linear(2, 2)})
-    assert {name.split(".")[0] for name in head_parameters(vgg)} == {"classifier"}
-    assert len(head_parameters(vgg)) == 4
 
 
 @pytest.mark.parametrize("frozen", ["first.weight", "last.weight"])

@@ -19,7 +19,6 @@ import torch
 from torch import Tensor
 
 from arelu_meta import activations, backbones, learners
-from arelu_meta.backbones.norm import is_transductive
 from arelu_meta.console.flags import validated
 from arelu_meta.data.inputs import Inputs
 from arelu_meta.errors import InputError
@@ -69,7 +68,7 @@ class FewShotModel:
     @property
     def transductive(self) -> bool:
         """Whether the queries of one call see each other, so that an answer depends on what is asked with it."""
-        return is_transductive(self.learner.network)
+        return self.learner.transductive
 
     def adapt(
         self, support_x: Tensor, support_y: Tensor, *, steps: int | None = None, lr: float | None = None

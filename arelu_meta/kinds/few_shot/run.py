@@ -14,7 +14,6 @@ from torch import Tensor, nn
 
 from arelu_meta import learners
 from arelu_meta.activations.parameters import activation_values
-from arelu_meta.backbones.norm import is_transductive
 from arelu_meta.console import progress
 from arelu_meta.data import splits
 from arelu_meta.data.episodes import Episode, EpisodeSampler
@@ -68,7 +67,7 @@ def run_few_shot(spec: FewShotSpec, execution: EpisodeExecution, bar: progress.B
             tags={
                 "device": str(device),
                 "data_digest": images.digest,
-                "transductive": str(is_transductive(learner.network)),
+                "transductive": str(learner.transductive),
             },
             datasets={part: getattr(split, part) for part in splits.SUBSETS},
             split=split,
@@ -117,7 +116,7 @@ def _train_and_test(
         episodes=torch.cat(accuracies).numpy(),
         held_out=split.held_out,
         verified=split.train.provenance.verified,
-        transductive=is_transductive(learner.network),
+        transductive=learner.transductive,
         selected_iteration=training.selected,
         best_batch_accuracy=max((accuracy for _, accuracy in training.curves["train"]), default=float("nan")),
         train_seconds=train_seconds,

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from arelu_meta.data.episodes import Episode
-    from arelu_meta.learners.inner_loop import InnerRule, Parameters
+    from arelu_meta.learners.functional_network import Parameters
+    from arelu_meta.learners.inner_loop import InnerRule
 
 __all__ = ["Engine", "EngineEntry", "build", "names"]
 
@@ -21,8 +22,21 @@ __all__ = ["Engine", "EngineEntry", "build", "names"]
 class Engine(Protocol):
     """Adapt a network to a batch of episodes and answer their queries."""
 
-    recordable: bool
-    """whether all steps run the same operations, so that they can be recorded"""
+    @property
+    def recordable(self) -> bool:
+        """Whether all steps run the same operations, so that they can be recorded."""
+
+    def prepare(self, network: "nn.Module", rule: "InnerRule", episodes: "Episode") -> object:
+        """Find out what can be known before the first step: checks that would otherwise be a part of it.
+
+        Args:
+            network: maps images (N, C, H, W) to logits (N, ways).
+            rule: how to adapt.
+            episodes: a batch with a leading axis over episodes.
+
+        Raises:
+            InputError: a rule that this engine cannot follow.
+        """
 
     def logits(
         self, network: "nn.Module", rule: "InnerRule", episodes: "Episode", *, every_step: bool = False

@@ -1,74 +1,121 @@
 """The `func` engine: torch.func, vectorised over episodes."""
 
 import contextlib
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Hashable
 from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
 
 from arelu_meta.data.episodes import Episode
 from arelu_meta.errors import InputError
-from arelu_meta.kernels.episode_operations import EpisodeOperations
-from arelu_meta.learners.inner_loop import InnerRule, Parameters, adapt, query_pass
+from arelu_meta.kernels.episode_operations import EpisodeOperations, ExactOperations
+from arelu_meta.learners.engines.self_check import difference
+from arelu_meta.learners.functional_network import FunctionalNetwork, Parameters
+from arelu_meta.learners.inner_loop import InnerRule, adapt, graph_gradients, query_pass, transformed_gradients
+from arelu_meta.learners.known_layers import is_known
+
+
+class OneByOne(UserWarning):
+    """Episodes are computed one after another, which is slower: `vmap` would not do for the network."""
 
 
 class FuncEngine:
     """Adapt with `torch.func`.
 
     Args:
-        vectorise: whether all episodes are computed at once, on a CPU by kernels made for that; otherwise one after
-            another, with torch's own.
+        vectorise: whether all episodes are computed at once, on a CPU by kernels made for that, or one after another,
+            with torch's own; None: at once, where the meta-gradient is right. Networks of known layers are; for others
+            both ways are compared once, on small episodes in float64 (`self_check`), and `OneByOne` is warned of where
+            they differ.
     """
 
-    def __init__(self, vectorise: bool = True) -> None:
-        self.vectorise = self.recordable = vectorise
+    def __init__(self, vectorise: bool | None = None) -> None:
+        self.vectorise = vectorise
+        self._checked: dict[Hashable, str] = {}
+
+    @property
+    def recordable(self) -> bool:
+        """Whether all steps run the same operations."""
+        return self.vectorise is not False
+
+    @property
+    def note(self) -> str:
+        """Why episodes are computed one after another; empty where they are not."""
+        return next((reason for reason in self._checked.values() if reason), "")
 
     def logits(self, network: nn.Module, rule: InnerRule, episodes: Episode, *, every_step: bool = False) -> Tensor:
         """Give query logits (episodes, points, queries, ways)."""
+        function, vectorise = FunctionalNetwork(network), self.prepare(network, rule, episodes)
 
         def one_episode(parameters: Parameters, support_x: Tensor, support_y: Tensor, query_x: Tensor) -> Tensor:
-            with self._operations(support_x):
-                path = _path(network, rule, parameters, support_x, support_y)
-                forwards = [partial(functional_call, network, point) for point in (path if every_step else path[-1:])]
+            with _operations(vectorise, support_x):
+                path = _path(function, rule, parameters, support_x, support_y, vectorise)
+                forwards = [partial(function, point) for point in (path if every_step else path[-1:])]
                 return torch.stack([query_pass(forward, network, support_x, query_x) for forward in forwards])
 
-        parameters: Parameters = dict(network.named_parameters())
         inputs = episodes.tensors()[:3]
-        if self.vectorise:
-            return _vectorised(one_episode, parameters, *inputs)
-        return torch.stack([one_episode(parameters, *episode) for episode in zip(*inputs, strict=True)])
+        if vectorise:
+            return _vectorised(one_episode, function.parameters, *inputs)
+        return torch.stack([one_episode(function.parameters, *episode) for episode in zip(*inputs, strict=True)])
 
     def adapted_parameters(self, network: nn.Module, rule: InnerRule, episodes: Episode) -> Parameters:
         """Give the parameters after the last step, each (episodes, ...)."""
+        function, vectorise = FunctionalNetwork(network), self.prepare(network, rule, episodes)
 
         def one_episode(parameters: Parameters, support_x: Tensor, support_y: Tensor) -> Parameters:
-            with self._operations(support_x):
-                return _path(network, rule, parameters, support_x, support_y)[-1]
+            with _operations(vectorise, support_x):
+                return _path(function, rule, parameters, support_x, support_y, vectorise)[-1]
 
-        parameters: Parameters = dict(network.named_parameters())
         inputs = episodes.tensors()[:2]
-        if self.vectorise:
-            return _vectorised(one_episode, parameters, *inputs)
-        adapted = [one_episode(parameters, *episode) for episode in zip(*inputs, strict=True)]
-        return {name: torch.stack([one[name] for one in adapted]) for name in parameters}
+        if vectorise:
+            return _vectorised(one_episode, function.parameters, *inputs)
+        adapted = [one_episode(function.parameters, *episode) for episode in zip(*inputs, strict=True)]
+        return {name: torch.stack([one[name] for one in adapted]) for name in function.parameters}
 
-    def _operations(self, support_x: Tensor) -> contextlib.AbstractContextManager[object]:
-        """A CPU has operations of its own for many episodes at once; they reuse what they compute from the support."""
-        if not self.vectorise or support_x.device.type != "cpu":
-            return contextlib.nullcontext()
-        return EpisodeOperations(support_x)
+    def prepare(self, network: nn.Module, rule: InnerRule, episodes: Episode) -> bool:
+        """Tell whether `vmap` gives the right meta-gradient; found out once for each structure of a network."""
+        if rule.optimizer != "sgd":
+            raise InputError(f"engine 'func' has inner optimizer 'sgd', not {rule.optimizer!r}; use `engine='higher'`")
+        if self.vectorise is not None:
+            return self.vectorise
+        if episodes.support_x.is_meta or all(map(is_known, network.modules())):
+            return True
+        layers = tuple((type(module), module.training) for module in network.modules())
+        shapes = tuple(parameter.shape for parameter in network.parameters())
+        key = (layers, shapes, episodes.support_x.shape[2:], rule.first_order, rule.moving, rule.loss)
+        if key not in self._checked:
+            ways = {"doubted": FuncEngine(vectorise=True).logits, "trusted": FuncEngine(vectorise=False).logits}
+            reason = self._checked[key] = difference(network, rule, episodes, **ways)
+            if reason:
+                name = type(network).__name__
+                line = f"{name}: episodes are computed one after another, as `vmap` {reason}"
+                warnings.warn(line, OneByOne, stacklevel=2)
+        return not self._checked[key]
+
+
+def _operations(vectorise: bool, support_x: Tensor) -> contextlib.AbstractContextManager[object]:
+    """A CPU has operations of its own for many episodes at once; they reuse what they compute from the support."""
+    return EpisodeOperations(support_x) if vectorise and support_x.device.type == "cpu" else ExactOperations()
 
 
 def _path(
-    network: nn.Module, rule: InnerRule, parameters: Parameters, support_x: Tensor, support_y: Tensor
+    function: FunctionalNetwork,
+    rule: InnerRule,
+    parameters: Parameters,
+    support_x: Tensor,
+    support_y: Tensor,
+    vectorise: bool,
 ) -> list[Parameters]:
     """Give the parameters before the first and after each step on one support set."""
-    if rule.optimizer != "sgd":
-        raise InputError(f"engine 'func' has inner optimizer 'sgd', not {rule.optimizer!r}; use `engine='higher'`")
-    return adapt(lambda point: rule.loss(functional_call(network, point, support_x), support_y), parameters, rule)
+
+    def loss(point: Parameters) -> Tensor:
+        return rule.loss(function(point, support_x), support_y)
+
+    gradients_of = transformed_gradients if vectorise else partial(graph_gradients, first_order=rule.first_order)
+    return adapt(loss, parameters, rule, gradients_of=gradients_of)
 
 
 def _vectorised(function: Callable[..., Any], parameters: Parameters, *inputs: Tensor) -> Any:

@@ -8,13 +8,15 @@ import contextlib
 import io
 import warnings
 from collections.abc import Mapping
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 
 from arelu_meta.data.episodes import Episode
 from arelu_meta.errors import InputError
-from arelu_meta.learners.inner_loop import InnerRule, Parameters, query_pass
+from arelu_meta.learners.functional_network import Parameters, lent
+from arelu_meta.learners.inner_loop import InnerRule, query_pass
 
 try:
     with contextlib.redirect_stderr(io.StringIO()), warnings.catch_warnings():  # gym's banner and deprecations
@@ -31,18 +33,21 @@ class Learn2LearnEngine:
 
     recordable = False
 
+    def prepare(self, network: nn.Module, rule: InnerRule, episodes: Episode) -> None:
+        """There is nothing to find out before the first step."""
+
     def logits(self, network: nn.Module, rule: InnerRule, episodes: Episode, *, every_step: bool = False) -> Tensor:
         """Give query logits (episodes, points, queries, ways)."""
         wrapper, answers = _wrapper(network, rule), []
-        with torch.enable_grad():
+        with lent(network), torch.enable_grad():
             for episode in episodes:
                 clone = wrapper.clone()
-                points = []
+                forward, points = partial(_forward, network, clone), []
                 for step in range(rule.steps + 1):
                     if step > 0:
-                        clone.adapt(rule.loss(clone(episode.support_x), episode.support_y))
+                        _adapt(clone, rule.loss(forward(episode.support_x), episode.support_y))
                     if every_step or step == rule.steps:
-                        points.append(query_pass(clone, clone, episode.support_x, episode.query_x))
+                        points.append(query_pass(forward, network, episode.support_x, episode.query_x))
                 answers.append(torch.stack(points))
         logits = torch.stack(answers)
         return logits if torch.is_grad_enabled() else logits.detach()
@@ -50,13 +55,33 @@ class Learn2LearnEngine:
     def adapted_parameters(self, network: nn.Module, rule: InnerRule, episodes: Episode) -> Parameters:
         """Give the parameters after the last step, each (episodes, ...)."""
         wrapper, adapted = _wrapper(network, rule), []
-        with torch.enable_grad():
+        with lent(network), torch.enable_grad():
             for episode in episodes:
                 clone = wrapper.clone()
                 for _ in range(rule.steps):
-                    clone.adapt(rule.loss(clone(episode.support_x), episode.support_y))
+                    _adapt(clone, rule.loss(_forward(network, clone, episode.support_x), episode.support_y))
                 adapted.append(dict(clone.module.named_parameters()))
         return {name: torch.stack([one[name] for one in adapted]) for name in adapted[0]}
+
+
+def _forward(network: nn.Module, clone: MAML, x: Tensor) -> Tensor:
+    """Run a clone with the network's own buffers, not with what an earlier pass wrote into its copies."""
+    for name, buffer in network.named_buffers():
+        path, _, leaf = name.rpartition(".")
+        setattr(clone.module.get_submodule(path), leaf, buffer.clone())
+    output: Tensor = clone(x)
+    return output
+
+
+def _adapt(clone: MAML, loss: Tensor) -> None:
+    """Take one step; where torch cannot, learn2learn prints a traceback and goes on without its gradients."""
+    said = io.StringIO()
+    try:
+        with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+            clone.adapt(loss)
+    except UnboundLocalError as error:
+        reason = next((line for line in said.getvalue().splitlines() if "Error: " in line), "no gradients")
+        raise InputError(f"engine 'learn2learn' cannot adapt: {reason}; use `engine='func'`") from error
 
 
 def _wrapper(network: nn.Module, rule: InnerRule) -> MAML:
