@@ -12,7 +12,7 @@ from torch.overrides import TorchFunctionMode
 
 from arelu_meta.kernels.convolution import EpisodeConvolutions
 from arelu_meta.kernels.norms import batch_norm, instance_norm, layer_norm, weight_norm
-from arelu_meta.kernels.pooling import max_pool
+from arelu_meta.kernels.pooling import global_average_pool, max_pool
 
 
 class ExactOperations(TorchFunctionMode):
@@ -76,6 +76,7 @@ class EpisodeOperations(ExactOperations):
         self._ours |= {
             torch.conv2d: EpisodeConvolutions(*kept),
             torch.max_pool2d: max_pool,
+            F.adaptive_avg_pool2d: global_average_pool,
             F.max_pool2d: max_pool,  # whose dispatch on `return_indices` is seen before torch's
         }
 

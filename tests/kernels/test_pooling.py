@@ -60,3 +60,17 @@ def test_single_images_whole_numbers_and_asked_indices_are_left_to_torch():
         _, indices = F.max_pool2d(image[None], 2, return_indices=True)
         assert F.max_pool2d(torch.arange(16).view(1, 1, 4, 4), 2).flatten().tolist() == [5, 7, 13, 15]
     assert indices.shape == (1, 1, 2, 2)
+
+
+@pytest.mark.parametrize("size", [1, (1, 1), [1, 1], 2, (1, 2), (None, 1)])
+def test_adaptive_average_pooling_is_torchs_and_vectorised_without_a_loop(size):
+    """torch's own warns of a loop under vmap where the layout is channels last; warnings are errors here."""
+    x = torch.randn(2, 3, 4, 5, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    with EpisodeOperations():
+        for images in (x, x.transpose(2, 4).contiguous().transpose(2, 4)):
+            if size in (1, (1, 1), [1, 1]):
+                found = torch.vmap(lambda one: F.adaptive_avg_pool2d(one, size))(images)
+            else:
+                found = torch.stack([F.adaptive_avg_pool2d(one, size) for one in images])
+            expected = torch.stack([torch.nn.AdaptiveAvgPool2d(size)(one.contiguous()) for one in images])
+            assert torch.allclose(found, expected, rtol=1e-12)
