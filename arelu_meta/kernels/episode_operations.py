@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from functools import partial
 from typing import Any, Self
 
 import torch
@@ -76,7 +77,8 @@ class EpisodeOperations(ExactOperations):
         self._ours |= {
             torch.conv2d: EpisodeConvolutions(*kept),
             torch.max_pool2d: max_pool,
-            F.adaptive_avg_pool2d: global_average_pool,
+            F.adaptive_avg_pool1d: partial(global_average_pool, 1),
+            F.adaptive_avg_pool2d: partial(global_average_pool, 2),
             F.max_pool2d: max_pool,  # whose dispatch on `return_indices` is seen before torch's
         }
 

@@ -43,13 +43,13 @@ def max_pool(
     return MaxPool.apply(input, PoolWindow(kernel, moved, as_pair(padding), as_pair(dilation), ceil_mode))[0]
 
 
-def global_average_pool(input: Tensor, output_size: int | Sequence[int]) -> Tensor | None:  # noqa: A002
-    """`F.adaptive_avg_pool2d` to one number a channel; None for other sizes.
+def global_average_pool(axes: int, input: Tensor, output_size: int | Sequence[int]) -> Tensor | None:  # noqa: A002
+    """Average over the last axes as `F.adaptive_avg_pool2d` to one number a channel does; None for other sizes.
 
     torch's own changes the layout of the result in place, which `vmap` does episode by episode.
     """
     sides = (output_size,) if isinstance(output_size, int) else tuple(output_size)
-    return input.mean((-2, -1), keepdim=True) if set(sides) == {1} else None
+    return input.mean(tuple(range(-axes, 0)), keepdim=True) if set(sides) == {1} else None
 
 
 class MaxPool(Function):

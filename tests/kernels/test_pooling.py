@@ -63,7 +63,7 @@ def test_single_images_whole_numbers_and_asked_indices_are_left_to_torch():
 
 
 @pytest.mark.parametrize("size", [1, (1, 1), [1, 1], 2, (1, 2), (None, 1)])
-def test_adaptive_average_pooling_is_torchs_and_vectorised_without_a_loop(size):
+def test_average_pooling_of_two_axes_is_torchs_and_vectorised_without_a_loop(size):
     """torch's own warns of a loop under vmap where the layout is channels last; warnings are errors here."""
     x = torch.randn(2, 3, 4, 5, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     with EpisodeOperations():
@@ -74,3 +74,10 @@ def test_adaptive_average_pooling_is_torchs_and_vectorised_without_a_loop(size):
                 found = torch.stack([F.adaptive_avg_pool2d(one, size) for one in images])
             expected = torch.stack([torch.nn.AdaptiveAvgPool2d(size)(one.contiguous()) for one in images])
             assert torch.allclose(found, expected, rtol=1e-12)
+
+
+def test_average_pooling_of_one_axis_is_torchs_and_vectorised_without_a_loop():
+    x = torch.randn(2, 3, 6, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).transpose(2, 3)
+    with EpisodeOperations():
+        found = torch.vmap(lambda one: F.adaptive_avg_pool1d(one, 1))(x)
+    assert torch.allclose(found, x.mean(-1, keepdim=True), rtol=1e-12)

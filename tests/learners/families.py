@@ -1,6 +1,5 @@
 """Networks of timm and Hugging Face, small and with random weights, as nobody here wrote them."""
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -27,28 +26,27 @@ TIMM: dict[str, tuple[int, dict[str, Any]]] = {
     "fastvit_t8": (64, {}),
     "fbnetc_100": (64, {}),
     "ghostnet_050": (64, {}),
-    "gmixer_12_224": (32, {"img_size": 32, "num_blocks": 2}),
-    "gmlp_ti16_224": (32, {"img_size": 32, "num_blocks": 2}),
+    "gmixer_12_224": (32, {"img_size": 32}),
+    "gmlp_ti16_224": (32, {"img_size": 32}),
     "hardcorenas_a": (64, {}),
     "hgnetv2_b0": (64, {}),
-    "lambda_resnet26t": (64, {"layers": (1, 1, 1, 1)}),
+    "lambda_resnet26t": (64, {}),
     "levit_128s": (64, {"img_size": 64}),
-    "mixer_s32_224": (32, {"img_size": 32, "num_blocks": 2}),
+    "mixer_s32_224": (32, {"img_size": 32}),
     "mixnet_s": (64, {}),
     "mobilenetv2_035": (64, {}),
     "mobilenetv3_small_050": (64, {}),
     "mobilenetv4_conv_small_035": (64, {}),
-    "mobileone_s0": (64, {}),
     "mobilevit_xxs": (64, {}),
     "nf_regnet_b0": (64, {}),
-    "pit_ti_224": (64, {"img_size": 64, "depths": (1, 1, 1)}),
+    "pit_ti_224": (64, {"img_size": 64}),
     "poolformerv2_s12": (64, {"layers": (1, 1, 1, 1)}),
     "pvt_v2_b0": (64, {}),
     "regnetx_002": (64, {}),
     "regnety_002": (64, {}),
     "repghostnet_050": (64, {}),
     "repvgg_a0": (64, {}),
-    "resmlp_12_224": (32, {"img_size": 32, "num_blocks": 2}),
+    "resmlp_12_224": (32, {"img_size": 32}),
     "resnest14d": (64, {}),
     "resnet10t": (64, {}),
     "resnetv2_18": (64, {}),
@@ -92,3 +90,40 @@ class Logits(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.model(pixel_values=x).logits
+
+
+def _transformer(**more: Any) -> dict[str, Any]:
+    return {"hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32, **more}
+
+
+# Hugging Face: the model's name in transformers, and a small configuration.
+HUGGING_FACE: dict[str, dict[str, Any]] = {
+    "ViT": _transformer(image_size=32, patch_size=16),
+    "DeiT": _transformer(image_size=32, patch_size=16),
+    "Beit": _transformer(image_size=32, patch_size=16, use_relative_position_bias=True),
+    "Swin": {"image_size": 32, "patch_size": 4, "embed_dim": 12, "depths": [1, 1], "num_heads": [2, 2],
+             "window_size": 4},
+    "ConvNext": {"hidden_sizes": [8, 16], "depths": [1, 1], "num_stages": 2},
+    "ResNet": {"embedding_size": 8, "hidden_sizes": [8, 16], "depths": [1, 1]},
+    "MobileNetV2": {"depth_multiplier": 0.25, "image_size": 64},
+    "CLIP": {},
+    "Dinov2": {"hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 2, "image_size": 28, "patch_size": 14},
+    "RegNet": {"embedding_size": 8, "hidden_sizes": [8, 16], "depths": [1, 1], "groups_width": 8},
+    "PoolFormer": {"hidden_sizes": [8, 16], "depths": [1, 1], "num_encoder_blocks": 2, "patch_sizes": [7, 3],
+                   "strides": [4, 2], "padding": [2, 1]},
+    "Segformer": {"hidden_sizes": [8, 16], "depths": [1, 1], "num_encoder_blocks": 2, "sr_ratios": [2, 1],
+                  "patch_sizes": [7, 3], "strides": [4, 2], "num_attention_heads": [1, 2], "mlp_ratios": [2, 2]},
+}  # fmt: skip
+HUGGING_FACE_SIZES = {"ViT": 32, "DeiT": 32, "Beit": 32, "Swin": 32, "CLIP": 32, "Dinov2": 28}
+
+
+def hugging_face_network(name: str) -> nn.Module:
+    """A model of transformers, made from its configuration; nothing is downloaded."""
+    import transformers
+
+    torch.manual_seed(0)
+    options = dict(HUGGING_FACE[name])
+    if name == "CLIP":
+        options = {"vision_config": _transformer(image_size=32, patch_size=16), "projection_dim": 16}
+    config = getattr(transformers, f"{name}Config")(num_labels=CLASSES, **options)
+    return still(Logits(getattr(transformers, f"{name}ForImageClassification")(config)))
