@@ -256,6 +256,11 @@ class Spec(Section):
             values.update(dict(value) if isinstance(value, Section) else {name: value})
         return values
 
+    def datasets(self) -> dict[str, dict[str, Any]]:
+        """Name the image sets of a run, with the options of their readers."""
+        section: DataSection = getattr(self, "data")  # noqa: B009  # declared by the kinds, in their own order
+        return {section.dataset: section.dataset_options}
+
     def metrics(self) -> set[str]:
         """Name the metrics of a run that can be judged, drawn or chosen by."""
         raise NotImplementedError
