@@ -115,7 +115,7 @@ def test_a_registered_function_may_return_arrays():
     assert data.load("stripes", side=9).image_size == (9, 9)
 
 
-@pytest.mark.parametrize("entry", data.entries(), ids=lambda entry: entry.name)
+@pytest.mark.parametrize("entry", [entry for entry in data.entries() if entry.shape], ids=lambda entry: entry.name)
 def test_shapes_are_those_of_the_summaries(entry):
     """The words were written from the publishers' pages; the contract holds bundled sets to their shape itself."""
     assert "x".join(map(str, entry.shape)) in entry.summary
