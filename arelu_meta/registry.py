@@ -72,8 +72,10 @@ class Registry(Generic[EntryT]):
             self._entries[entry.name] = entry
 
     def remove(self, name: str) -> None:
-        """Forget an entry."""
-        del self._entries[self[name].name]
+        """Forget an entry; what another package brings stays."""
+        if name not in self._entries:
+            raise unknown(self.kind, name, self._entries)
+        del self._entries[name]
 
     def names(self) -> list[str]:
         """Give the names in the order of registration, then those of entry points."""
@@ -220,6 +222,7 @@ def load_attribute(target: str) -> Any:
     for name in attribute.split("."):
         if not hasattr(owner, name):
             place = module_name if owner is module else owner.__name__
-            raise unknown(f"attribute of {place}", name, dir(owner))
+            known = [each for each in dir(owner) if not each.startswith("__")]
+            raise unknown(f"attribute of {place}", name, known)
         owner = getattr(owner, name)
     return owner
