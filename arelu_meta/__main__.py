@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from arelu_meta import activations, backbones, data, kinds, learners
 from arelu_meta.console import catalog, command_line
 from arelu_meta.console.tables import text_table
+from arelu_meta.registry import PLUGGABLE
 
 _OTHERS = ("lr_view", "export", "compare", "data.__main__", "bench", "look", "survey")  # commands of no single kind
 
@@ -53,19 +54,45 @@ def _sections() -> Iterable[str]:
         [
             (entry.name, entry.group, str(entry.parameters), entry.summary, entry.source)
             for entry in activations.entries()
+            if not entry.origin
         ],
     )
     yield _section(
         "methods",
         ("method", "engines", "what it does", "source"),
-        [(entry.name, ", ".join(entry.engines), entry.summary, entry.source) for entry in learners.entries()],
+        [
+            (entry.name, ", ".join(entry.engines), entry.summary, entry.source)
+            for entry in learners.entries()
+            if not entry.origin
+        ],
     )
-    yield _section("backbones", ("", ""), [(entry.name, entry.summary) for entry in backbones.entries()])
+    networks = [(entry.name, entry.summary) for entry in backbones.entries() if not entry.origin]
+    yield _section("backbones", ("", ""), networks)
     yield _section(
         "data sets",
         ("", "", ""),
-        [(entry.name, "bundled" if entry.bundled else "published", entry.summary) for entry in data.entries()],
+        [
+            (entry.name, "bundled" if entry.bundled else "published", entry.summary)
+            for entry in data.entries()
+            if not entry.origin
+        ],
     )
+    yield from _plugins()
+
+
+def _plugins() -> Iterable[str]:
+    """Entry points of other packages: those that have a name here, and why others have none."""
+    rows = [
+        (entry.name, registry.kind, str(entry.target), entry.origin)
+        for registry in PLUGGABLE
+        for entry in registry
+        if entry.origin
+    ]
+    if rows:
+        yield _section("plug-ins", ("name", "kind", "target", "package"), rows)
+    left_out = [line for registry in PLUGGABLE for line in registry.left_out()]
+    if left_out:
+        yield "\n".join(["plug-ins that are left out", *(f"  {line}" for line in left_out)])
 
 
 def _section(title: str, header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -16,6 +16,7 @@ from arelu_meta.comparison.cells import Cell, expand, parse_only, parse_shard, s
 from arelu_meta.comparison.experiment import Experiment, read_experiment, read_published
 from arelu_meta.comparison.pool import Pool
 from arelu_meta.comparison.ray import RayCluster
+from arelu_meta.comparison.validation import check_cells
 from arelu_meta.console import catalog, command_line
 from arelu_meta.console.flags import FLAGS, validated
 from arelu_meta.console.tables import text_table
@@ -48,6 +49,7 @@ def command(argv: Sequence[str] | None = None) -> None:
     else:
         workers = Pool(most, given.threads)
     if given.dry_run:
+        check_cells(own, root=root)
         sys.stdout.write(_listing(experiment, own) + "\n")
         return
     words = sys.argv[1:] if argv is None else argv

@@ -1,7 +1,10 @@
 """The pages of the documentation do what they say: their Python is run, in order, as one script."""
 
 import json
+import os
 import re
+import shutil
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +15,7 @@ import pandas as pd
 import pytest
 import torch
 
+from arelu_meta import compare
 from tests.comparison import tiny
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -104,3 +108,35 @@ def test_statistics(capsys: pytest.CaptureFixture[str]):
     execute("statistics.md")
     assert capsys.readouterr().out.startswith("Does AReLU help?\n\narelu is detectably better than relu")
     assert Path("report/report.html").is_file()
+
+
+def blocks(page: str, language: str) -> list[str]:
+    """The blocks of a page in one language, in order."""
+    return re.findall(rf"^```{language}\n(.*?)^```$", (DOCS / page).read_text(), re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.usefixtures("workplace")
+def test_extending(tmp_path, monkeypatch, capsys, python, root, new_store):
+    """Its first block is `mine.py`; the others are run beside it, and its package is laid out as pip would."""
+    shutil.copy(new_store, tmp_path / "mlflow.db")
+    (tmp_path / "mine.py").write_text(blocks("extending.md", "python")[0])
+    monkeypatch.syspath_prepend(tmp_path)
+    names = execute("extending.md")
+    written = capsys.readouterr().out
+    assert written.startswith("tensor([0, 1, 2])\n")
+    assert "mine:Squareplus" in written
+    assert names["network"].hidden.out_features == 16
+    experiment, package = blocks("extending.md", "toml")
+    (tmp_path / "my_experiment.toml").write_text(experiment)
+    assert compare.main(["my_experiment.toml", "--dry-run"]) == 0
+    assert capsys.readouterr().out.startswith("my_experiment: 18 cells of task digits\n")  # 3 arms, 2 methods, 3 seeds
+    groups = tomllib.loads(package)["project"]["entry-points"]
+    lines = []
+    for group, points in groups.items():
+        lines += [f"[{group}]\n", *(f"{name} = {place}\n" for name, place in points.items())]
+    metadata = tmp_path / "mine-1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: mine\nVersion: 1.0\n")
+    (metadata / "entry_points.txt").write_text("".join(lines))
+    listed = python("-m", "arelu_meta", PYTHONPATH=f"{root}{os.pathsep}{tmp_path}").stdout.partition("\nplug-ins")[2]
+    assert {line.split()[0] for line in listed.splitlines()[2:]} == {"squareplus", "tiny_net", "cautious", "stripes"}

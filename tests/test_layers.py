@@ -35,6 +35,7 @@ LIGHT = [
     "comparison.experiment",
     "comparison.pool",
     "comparison.ray",
+    "comparison.validation",
     "comparison.worker",
     "console.catalog",
     "console.flags",

@@ -22,14 +22,14 @@ PUBLIC = {
         Analysis Arm ArmComparison Estimate Findings PairedDifference analyse detectable_difference holm mean_interval
         paired_difference proportion_interval
     """,
-    "arelu_meta.backbones": "BackboneEntry build check_options entries names",
+    "arelu_meta.backbones": "Backbone BackboneEntry build check_options entries names register",
     "arelu_meta.comparison": """
         Cell ComparisonResult Experiment Pool RayCluster curves expand read_experiment results
         run_comparison
     """,
-    "arelu_meta.data": "DatasetEntry entries is_local load names register",
+    "arelu_meta.data": "Dataset DatasetEntry check_options entries is_local load names register",
     "arelu_meta.estimators": "FewShotClassifier FineTuneClassifier",
-    "arelu_meta.learners": "LearnerEntry build check_engine engines entries entry names",
+    "arelu_meta.learners": "LearnerEntry Method build check_engine engines entries entry names register",
     "arelu_meta.metrics": "accuracy confusion_matrix dice top_k_accuracy volume_dice",
     "arelu_meta.pretrained": """
         Assembled Weights assemble build_network find_head find_model load_weights read_weights replace_head
@@ -39,8 +39,9 @@ PUBLIC = {
 NAMES = [(package, name) for package, names in PUBLIC.items() for name in names.split()]
 # Classes that functions give back or raise, aliases of types, a module: nobody calls them.
 NOT_CALLED = """
-    Activation ActivationEntry Analysis Arm ArmComparison Assembled BackboneEntry Cell ComparisonResult DatasetEntry
-    Estimate Experiment Factory InputError LearnerEntry PairedDifference RunError SiteReport SwapReport Weights engines
+    Activation ActivationEntry Analysis Arm ArmComparison Assembled Backbone BackboneEntry Cell ComparisonResult Dataset
+    DatasetEntry Estimate Experiment Factory InputError LearnerEntry Method PairedDifference RunError SiteReport
+    SwapReport Weights engines
 """
 WITHOUT_EXAMPLE = """
     Execution Pool RayCluster assemble build_network load_weights

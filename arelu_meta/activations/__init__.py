@@ -6,17 +6,17 @@
     activations.build("arelu", alpha=0.5)            # a module
     activations.factory("arelu")                     # a callable that gives a fresh module each time, for networks
 
-A new activation is one file here and one line below (or `@activations.register("mine", parameters=1)` in code of your
-own); the contract suite in `tests/activations/test_contract.py` then runs over it. Listing them imports no torch.
+A new activation is one file here and one line below; the contract suite in `tests/activations/test_contract.py` then
+runs over it. One of your own is `@activations.register("mine", parameters=1)`, `package.module:Class`, or an entry
+point of a package in the group `arelu_meta.activations` (docs/extending.md). Listing them imports no torch.
 """
 
-import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from arelu_meta.errors import InputError, unknown
-from arelu_meta.registry import Entry, Registry, load_attribute
+from arelu_meta.errors import InputError
+from arelu_meta.registry import Entry, Registry, check_accepts
 
 if TYPE_CHECKING:
     from torch import nn
@@ -32,7 +32,10 @@ ACTIVATION_MARK = "activation_name"  # attribute that tells an activation from t
 
 @dataclass(frozen=True)
 class ActivationEntry(Entry):
-    """A named activation: trainable parameters per layer, its group, and the publication it comes from."""
+    """A named activation: trainable parameters per layer, its group, and the publication it comes from.
+
+    Of an entry point of another package the name is known alone.
+    """
 
     parameters: int = 0
     group: Group = "own"
@@ -44,7 +47,7 @@ def _entry(group: Group, name: str, target: str, parameters: int, summary: str, 
 
 
 _OURS = "arelu_meta.activations"
-_REGISTRY = Registry[ActivationEntry]("activation")
+_REGISTRY = Registry("activation", ActivationEntry, group="arelu_meta.activations")
 _REGISTRY.add(
     _entry("fixed", "celu", "torch.nn:CELU", 0, "max(0, x) + min(0, exp(x) - 1)", "Barron 2017, arXiv 1704.07483"),
     _entry("fixed", "elu", "torch.nn:ELU", 0, "x, below zero exp(x) - 1", "Clevert 2015, arXiv 1511.07289"),
@@ -131,7 +134,8 @@ def names(group: Group | None = None) -> list[str]:
     """Names of all activations, or of one group.
 
     Args:
-        group: "fixed", "learnable", "control", "paper" (as coded by the authors of AReLU), "own"; None: all
+        group: "fixed", "learnable", "control", "paper" (as coded by the authors of AReLU), "own" (registered by you or
+            by another package); None: all
 
     >>> names("control")
     ['identity', 'arelu_frozen', 'relu_gain', 'arelu_unit']
@@ -170,7 +174,7 @@ def build(activation: Activation, **options: Any) -> "nn.Module":
     try:
         module = target(**options)
     except (TypeError, ValueError, AttributeError) as error:
-        if isinstance(error, InputError) or (not options and name in _REGISTRY):
+        if isinstance(error, InputError):
             raise
         given = ", ".join(f"{option}={value!r}" for option, value in options.items())
         raise InputError(f"activation {name!r} cannot be made with {given or 'no options'}: {error}") from error
@@ -234,15 +238,7 @@ def register(
 
 def _resolve(activation: Activation, options: dict[str, Any]) -> tuple[str, Callable[..., Any]]:
     """Give name and implementation; refuse options that it does not take."""
-    if callable(activation):
-        name, target = getattr(activation, "__name__", type(activation).__name__), activation
-    elif ":" in activation:
-        name, target = activation, load_attribute(activation)
-    else:
-        name, target = activation, _REGISTRY[activation].load()
-    accepted = inspect.signature(target).parameters
-    if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in accepted.values()):
-        for option in options:
-            if option not in accepted:
-                raise unknown(f"option of activation {name!r}:", option, accepted)
-    return name, target
+    entry = _REGISTRY.find(activation)
+    target = entry.load()
+    check_accepts(f"activation {entry.name!r}", target, options)
+    return entry.name, target

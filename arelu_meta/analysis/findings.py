@@ -29,8 +29,8 @@ class Findings:
         higher_is_better: Whether more of the metric is better.
         units: Unit of each metric that has one: `{"test/accuracy": "%"}`.
         controls: Arms that are there to explain another, with what each of them lacks.
-        explained: The arm that controls explain; without it `arelu`, or the only arm that is neither control nor
-            baseline.
+        explained: The arm that the verdict is about and that controls explain; without it `arelu`, or the only arm that
+            is neither control nor baseline.
         tuned: Axes whose value each arm may choose by the validation metric; without it those named `lr` or `..._lr`.
         published: Columns: the axes, `metric`, `value`, `protocol`, `source`.
         curves: Long table of metrics over steps: the axes, `seed`, `metric`, `step`, `value`.

@@ -4,42 +4,48 @@
     factory = activations.factory("arelu")
     net = backbones.build("mnist_conv", activation=factory, channels=1, image_size=(28, 28), classes=5)
 
-A new one is one file here and one line below; the contract suite then runs over it. Listing them imports no torch.
+A new one is one file here and one line below; the contract suite then runs over it. One of your own is a class or a
+function with the same four parameters: `@backbones.register("mine")`, `package.module:Class`, the class itself, or an
+entry point of a package in the group `arelu_meta.backbones` (docs/extending.md). Listing them imports no torch.
 
 All start from torch's default initialisation, drawn in the same order whatever the activation. The layer before an
 activation of several pieces (Maxout) is as many times wider. Those for CIFAR and `unet` have batch norm with running
 statistics; learners that adapt by gradient use those of the batch in its place.
 """
 
-import inspect
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from arelu_meta.activations import Factory
-from arelu_meta.errors import InputError, unknown
-from arelu_meta.registry import Entry, Registry
+from arelu_meta.errors import InputError, first_line
+from arelu_meta.registry import Entry, Registry, check_accepts, parameters_of
 
 if TYPE_CHECKING:
     from torch import nn
 
-__all__ = ["BackboneEntry", "build", "check_options", "entries", "names"]
-
 Task = Literal["classification", "segmentation"]
+Backbone: TypeAlias = "str | Callable[..., nn.Module]"
+
+__all__ = ["Backbone", "BackboneEntry", "build", "check_options", "entries", "names", "register"]
+
+GIVEN = ("activation", "channels", "image_size", "classes")  # what every network is called with
 
 
 @dataclass(frozen=True)
 class BackboneEntry(Entry):
     """A named network, the publication it comes from, and its task.
 
-    `classification` networks give logits (N, classes), `segmentation` networks (N, classes, H, W).
+    `classification` networks give logits (N, classes), `segmentation` networks (N, classes, H, W). None: of an entry
+    point of another package it is not known before it is built.
     """
 
     source: str = ""
-    task: Task = "classification"
+    task: Task | None = "classification"
 
 
-_REGISTRY = Registry[BackboneEntry]("backbone")
+_REGISTRY = Registry("backbone", partial(BackboneEntry, task=None), group="arelu_meta.backbones")
 _REGISTRY.add(
     BackboneEntry(
         "mnist_conv",
@@ -109,12 +115,12 @@ def names(task: Task | None = None) -> list[str]:
     """Names of all networks, or of those of one task.
 
     Args:
-        task: "classification" or "segmentation"; None: all
+        task: "classification" or "segmentation"; None: all. What other packages bring may be of either
 
     >>> names("segmentation")
     ['unet']
     """
-    return [entry.name for entry in _REGISTRY if task in (None, entry.task)]
+    return [entry.name for entry in _REGISTRY if task is None or entry.task in (None, task)]
 
 
 def entries() -> list[BackboneEntry]:
@@ -126,13 +132,55 @@ def entries() -> list[BackboneEntry]:
     return list(_REGISTRY)
 
 
-def build(
-    name: str, *, activation: Factory, channels: int, image_size: tuple[int, int], classes: int, **options: Any
-) -> "nn.Module":
-    """Make a network by name, with torch's default initialisation.
+def register(
+    name: str, *, summary: str = "", source: str = "", task: Task = "classification"
+) -> Callable[["type[nn.Module] | Callable[..., nn.Module]"], "type[nn.Module] | Callable[..., nn.Module]"]:
+    """Register a network of your own under a name, as a decorator of its class or of a function that builds it.
+
+    It is called as `build` says, with `activation`, `channels`, `image_size`, `classes` and its own options.
 
     Args:
-        name: a name of `names()`
+        name: the name that `build`, task files and flags take
+        summary: what it is, in one line
+        source: the publication it comes from
+        task: "classification" for logits (N, classes), "segmentation" for (N, classes, H, W)
+
+    Raises:
+        InputError: the name is registered already, or it does not take one of the four.
+
+    >>> from torch import nn
+    >>> from arelu_meta import activations
+    >>> @register("one_layer", summary="a hidden layer on the pixels")
+    ... def one_layer(activation, channels, image_size, classes, width=8):
+    ...     pixels = channels * image_size[0] * image_size[1]
+    ...     return nn.Sequential(nn.Flatten(), nn.Linear(pixels, width), activation(), nn.Linear(width, classes))
+    >>> relu = activations.factory("relu")
+    >>> len(build("one_layer", activation=relu, channels=1, image_size=(8, 8), classes=5, width=16))
+    4
+    >>> _REGISTRY.remove("one_layer")
+    """
+
+    def add(target: "type[nn.Module] | Callable[..., nn.Module]") -> "type[nn.Module] | Callable[..., nn.Module]":
+        check_accepts(f"backbone {name!r}", target, (), given=GIVEN)
+        _REGISTRY.add(BackboneEntry(name, target, summary, source, task))
+        return target
+
+    return add
+
+
+def build(
+    backbone: Backbone,
+    *,
+    activation: Factory,
+    channels: int,
+    image_size: tuple[int, int],
+    classes: int,
+    **options: Any,
+) -> "nn.Module":
+    """Make a network, ours with torch's default initialisation.
+
+    Args:
+        backbone: a name of `names()`, `package.module:Class`, or a class or function that takes the four below
         activation: gives a fresh activation each time, from `activations.factory`
         channels: channels of the images
         image_size: their height and width
@@ -143,29 +191,40 @@ def build(
         A module from images (N, channels, H, W) to logits, (N, classes), or (N, classes, H, W) for segmentation.
 
     Raises:
-        InputError: an unknown name or option, a count below 1, images of a size that the network does not take.
+        InputError: an unknown name or option, a count below 1, images of a size that the network does not take, or
+            what is made is no `torch.nn.Module`.
 
     >>> from arelu_meta import activations
     >>> net = build("conv4", activation=activations.factory("arelu"), channels=1, image_size=(28, 28), classes=5)
     >>> sum(parameter.numel() for parameter in net.parameters())
     112269
     """
-    check_options(name, options)
-    parameters = inspect.signature(_REGISTRY[name].load()).parameters
+    from torch import nn
+
+    check_options(backbone, options)
+    entry = _REGISTRY.find(backbone)
+    target = entry.load()
+    taken, _ = parameters_of(target)
     for option, value in options.items():  # some of it would only fail when the first image comes
-        if parameters[option].annotation is int and (type(value) is not int or value < 1):
-            raise InputError(f"backbone {name!r} takes a whole number above 0 for {option}, not {value!r}")
-    built: nn.Module = _REGISTRY[name].load()(
-        activation=activation, channels=channels, image_size=image_size, classes=classes, **options
-    )
+        if option in taken and taken[option].annotation is int and (type(value) is not int or value < 1):
+            raise InputError(f"backbone {entry.name!r} takes a whole number above 0 for {option}, not {value!r}")
+    try:
+        built = target(activation=activation, channels=channels, image_size=image_size, classes=classes, **options)
+    except (TypeError, ValueError, AttributeError) as error:
+        if isinstance(error, InputError):
+            raise
+        given = ", ".join(f"{option}={value!r}" for option, value in options.items()) or "no options"
+        raise InputError(f"backbone {entry.name!r} cannot be built with {given}: {first_line(error)}") from error
+    if not isinstance(built, nn.Module):
+        raise InputError(f"backbone {entry.name!r} gives a {type(built).__name__}, not a torch.nn.Module")
     return built
 
 
-def check_options(name: str, options: Iterable[str]) -> None:
+def check_options(backbone: Backbone, options: Iterable[str]) -> None:
     """Refuse options the network does not have, and those that come from the data and the episode.
 
     Args:
-        name: name of a registered network
+        backbone: as in `build`
         options: names of options
 
     Raises:
@@ -173,8 +232,5 @@ def check_options(name: str, options: Iterable[str]) -> None:
 
     >>> check_options("conv4", ["filters", "norm"])
     """
-    accepted = set(inspect.signature(_REGISTRY[name].load()).parameters)
-    accepted -= {"activation", "channels", "image_size", "classes"}
-    for option in options:
-        if option not in accepted:
-            raise unknown(f"option of backbone {name!r}:", option, accepted)
+    entry = _REGISTRY.find(backbone)
+    check_accepts(f"backbone {entry.name!r}", entry.load(), options, given=GIVEN)

@@ -129,6 +129,7 @@ def collect_findings(
         validation_metric=report.validation_metric,
         higher_is_better=report.higher_is_better,
         controls=report.controls,
+        explained=report.explained,
         published=figures,
         curves=curves_table(parent, runs, report.curves),
         step=kinds.entry(cells[0].spec.kind).step,

@@ -67,6 +67,8 @@ class ReportSection(Section):
     """whether more of the metric is better"""
     curves: tuple[str, ...] = ()
     """metrics drawn over their steps"""
+    explained: str | None = None
+    """arm that the verdict is about and that controls explain; without it arelu, or the only one there can be"""
     controls: dict[str, str] = Field(default_factory=dict)
     """arms that explain another, with what each takes away"""
     published: tuple[str, ...] = ()
@@ -114,10 +116,14 @@ class Experiment(Section):
         if report.arm not in self.axes:
             raise unknown("arm", report.arm, self.axes)
         arms = [format_value(value) for value in self.axes[report.arm]]
-        for role, names in (("baseline", [report.baseline]), ("control", [*report.controls])):
-            for name in names:
-                if name not in arms:
-                    raise unknown(f"{role} of the report", name, arms)
+        named = [("baseline", report.baseline), *(("control", name) for name in report.controls)]
+        named += [("explained arm", report.explained)] if report.explained is not None else []
+        for role, name in named:
+            if name not in arms:
+                raise unknown(f"{role} of the report", name, arms)
+        if report.explained == report.baseline or report.explained in report.controls:
+            role = "baseline" if report.explained == report.baseline else "control"
+            raise InputError(f"explained = {report.explained!r} is the {role} of the report; name another arm")
         return self
 
 

@@ -19,6 +19,7 @@ from arelu_meta.comparison.experiment import Experiment, read_experiment, read_p
 from arelu_meta.comparison.overview import Overview
 from arelu_meta.comparison.parent_run import AXES, BUDGET, ParentRun, open_parent_run
 from arelu_meta.comparison.pool import Pool
+from arelu_meta.comparison.validation import check_cells
 from arelu_meta.comparison.worker import CellOutcome, Job
 from arelu_meta.errors import InputError, RunError, first_line
 from arelu_meta.kinds.execution import Execution
@@ -150,8 +151,11 @@ def run_comparison(
 def run_plan(plan: Plan, workers: AbstractContextManager[Workers]) -> ComparisonResult:
     """Run what is not finished, collect everything, and write the report to a folder and the parent run.
 
+    Before anything is started, all that the cells name is found and built once (`check_cells`).
+
     A shard reports only when all cells have a result. Shards may run at the same time, in one folder or in several.
     """
+    check_cells(plan.own_cells, root=plan.execution.data_root)
     resume = f"to resume: {plan.command}" if plan.command else "run it again to resume"
     try:
         with _locked(plan):

@@ -77,15 +77,16 @@ def main(command: Callable[[Sequence[str] | None], None], argv: Sequence[str] | 
     parsers: list[Parser] = []
     token = _PARSERS.set(parsers)
 
-    def line(kind: str, message: object) -> str:
+    def shown(kind: str, message: object) -> str:
         flags = {flag for parser in parsers for flag in parser.flags()}
-        return f"{kind}: {arguments_as_flags(str(message), flags)}\n"
+        lines = arguments_as_flags(str(message), flags).split("\n")  # several where several things are wrong at once
+        return "".join(f"{kind}: {line}\n" for line in lines)
 
-    warnings.formatwarning = lambda message, *_where, **_line: line("warning", message)
+    warnings.formatwarning = lambda message, *_where, **_line: shown("warning", message)
     try:
         command(argv)
     except (InputError, RunError) as error:
-        sys.stderr.write(line("error", error))
+        sys.stderr.write(shown("error", error))
         return 2 if isinstance(error, InputError) else 1
     except Terminated:
         sys.stderr.write("terminated\n")

@@ -3,67 +3,85 @@
     from arelu_meta import data
     digits = data.load("digits")
 
-A new set is one file with a function that returns an `ImageSet`, and one line here.
+A new set is one file with a function that returns an `ImageSet`, and one line here. One of your own is a path, a
+function (`package.module:function`, the function itself, `@data.register("mine")`), or an entry point of a package in
+the group `arelu_meta.datasets` (docs/extending.md).
 """
 
-import inspect
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from arelu_meta.errors import InputError, unknown
-from arelu_meta.registry import Entry, Registry, load_attribute
+from arelu_meta.registry import Entry, Registry, check_accepts, is_target, load_attribute, parameters_of
 
 if TYPE_CHECKING:
     from arelu_meta.data.imageset import ImageSet
 
-__all__ = ["DatasetEntry", "entries", "is_local", "load", "names", "register"]
+Dataset: TypeAlias = "str | Path | Callable[..., Any]"
+
+__all__ = ["Dataset", "DatasetEntry", "check_options", "entries", "is_local", "load", "names", "register"]
 
 
 @dataclass(frozen=True)
 class DatasetEntry(Entry):
     """A named image set. Bundled ones come with the dependencies; the others are looked for under a data root.
 
-    `local` names the function that tells whether a data root (a `Path`) holds the set.
+    `local` names the function that tells whether a data root (a `Path`) holds the set. `shape` is that of an image,
+    (channels, height, width), where it is known before the set is read.
     """
 
-    bundled: bool = False
+    bundled: bool | None = None
+    """None: as its function says, which takes `root` or does not"""
     local: str = ""
+    shape: tuple[int, int, int] | None = None
+    classes: int = 0
+
+    def takes_root(self) -> bool:
+        """Whether its function takes the folder of published sets."""
+        return "root" in parameters_of(self.load())[0] if self.bundled is None else not self.bundled
 
 
-def _entry(name: str, module: str, summary: str) -> DatasetEntry:
+def _entry(name: str, module: str, shape: tuple[int, int, int], classes: int, summary: str) -> DatasetEntry:
     """Describe the set that `load_NAME` of a module of `bundled` or of `readers` reads."""
     bundled = module.startswith("bundled")
     local = "" if bundled else f"arelu_meta.data.{module}:{name.upper()}.is_local"
-    return DatasetEntry(name, f"arelu_meta.data.{module}:load_{name}", summary, bundled=bundled, local=local)
+    target = f"arelu_meta.data.{module}:load_{name}"
+    return DatasetEntry(name, target, summary, bundled=bundled, local=local, shape=shape, classes=classes)
 
 
-_REGISTRY = Registry[DatasetEntry]("dataset")
+_REGISTRY = Registry("dataset", DatasetEntry, group="arelu_meta.datasets")
 _REGISTRY.add(
-    _entry("digits", "bundled", "1,797 handwritten digits of scikit-learn, 1x28x28, 10 classes"),
-    _entry("mnist", "readers.mnist", "70,000 handwritten digits, 1x28x28, 10 classes"),
-    _entry("fashion_mnist", "readers.mnist", "70,000 clothes, 1x28x28, 10 classes"),
-    _entry("svhn", "readers.svhn", "99,289 house number digits, 3x32x32, 10 classes"),
-    _entry("cifar10", "readers.cifar", "60,000 photographs, 3x32x32, 10 classes"),
-    _entry("cifar100", "readers.cifar", "60,000 photographs, 3x32x32, 100 classes"),
-    _entry("omniglot", "readers.omniglot", "32,460 drawings, 1x28x28, 1,623 characters"),
-    _entry("lgg", "readers.lgg", "3,929 MRI slices with tumour masks, 3x256x256, 110 patients"),
+    _entry("digits", "bundled", (1, 28, 28), 10, "1,797 handwritten digits of scikit-learn, 1x28x28, 10 classes"),
+    _entry("mnist", "readers.mnist", (1, 28, 28), 10, "70,000 handwritten digits, 1x28x28, 10 classes"),
+    _entry("fashion_mnist", "readers.mnist", (1, 28, 28), 10, "70,000 clothes, 1x28x28, 10 classes"),
+    _entry("svhn", "readers.svhn", (3, 32, 32), 10, "99,289 house number digits, 3x32x32, 10 classes"),
+    _entry("cifar10", "readers.cifar", (3, 32, 32), 10, "60,000 photographs, 3x32x32, 10 classes"),
+    _entry("cifar100", "readers.cifar", (3, 32, 32), 100, "60,000 photographs, 3x32x32, 100 classes"),
+    _entry("omniglot", "readers.omniglot", (1, 28, 28), 1623, "32,460 drawings, 1x28x28, 1,623 characters"),
+    _entry("lgg", "readers.lgg", (3, 256, 256), 2, "3,929 MRI slices with tumour masks, 3x256x256, 110 patients"),
     _entry(
         "glyphs",
         "bundled.glyphs",
+        (1, 28, 28),
+        1006,
         "hand-drawn-like letters of 15 scripts, 1x28x28, about 1,000 classes of 20, split by script",
     ),
     _entry(
         "street",
         "bundled.street",
+        (3, 32, 32),
+        10,
         "digits in many fonts on cluttered colour backgrounds, 3x32x32, 10,000 to train and 4,000 to test",
     ),
     _entry(
         "phantom",
         "bundled.phantom",
+        (3, 64, 64),
+        2,
         "brain-scan-like slices with lesion masks, 3x64x64, 30 patients of 12 slices, split by patient",
     ),
 )
@@ -79,16 +97,17 @@ def entries() -> list[DatasetEntry]:
     return list(_REGISTRY)
 
 
-def load(name: str | Path, *, root: str | Path | None = None, **options: object) -> "ImageSet":
-    """Read an image set by name, or your own by path.
+def load(name: Dataset, *, root: str | Path | None = None, **options: object) -> "ImageSet":
+    """Read an image set by name, or your own.
 
     Args:
         name: a registered name (`data.names()`), or your own data: a folder of class folders, a folder with a CSV of
-            `filename,label,split`, an `.npz` with `x`, `y` (or `x_train`, `y_train`, `x_test`, `y_test`), or
-            `package.module:function` that returns arrays, a torch Dataset or an `ImageSet`.
+            `filename,label,split`, an `.npz` with `x`, `y` (or `x_train`, `y_train`, `x_test`, `y_test`), or a
+            function, itself or as `package.module:function`, that returns arrays, a torch Dataset or an `ImageSet`.
         root: folder below which published sets are looked for and downloaded to; unless given, `ARELU_META_DATA` or
-            the user's cache folder. Bundled sets and your own do not use it.
-        **options: of the set's reader, such as `rotations=True` of omniglot or `image_size=64` of a folder.
+            the user's cache folder. Bundled sets do not use it; a function of yours does if it takes `root`.
+        **options: of the set's reader, such as `rotations=True` of omniglot, `image_size=64` of a folder, or what a
+            function of yours takes.
 
     Returns:
         The images as uint8 (N, C, H, W) with their labels (N,), not yet split or normalised.
@@ -101,25 +120,42 @@ def load(name: str | Path, *, root: str | Path | None = None, **options: object)
         >>> data.load("digits").images.shape
         torch.Size([1797, 1, 28, 28])
     """
-    name = str(name)
-    if name in _REGISTRY:
-        entry = _REGISTRY[name]
-        reader = entry.load()
-        options |= {} if entry.bundled else {"root": root}
-    else:
-        from arelu_meta.data.files.user_data import load_user_data
+    from arelu_meta.data.files.user_data import as_image_set, load_user_data
 
-        _check_exists(name)
-        reader = partial(load_user_data, name)
-    known = inspect.signature(reader).parameters
-    for option in options:
-        if option not in known:
-            raise unknown(f"option of {name}", option, known)
-    images: ImageSet = reader(**options)
-    return images
+    check_options(name, options)
+    entry = _function(name)
+    if entry is None:
+        return load_user_data(str(name), **options)  # type: ignore[arg-type]  # `check_options` knows what it takes
+    if entry.takes_root() and (root is not None or entry.bundled is False):  # a function of yours has a default
+        options["root"] = root
+    return as_image_set(entry.load()(**options), entry.target if isinstance(entry.target, str) else entry.name)
 
 
-def is_local(name: str | Path, root: str | Path | None = None) -> bool:
+def check_options(name: Dataset, options: Iterable[str]) -> None:
+    """Refuse what `load` cannot read, as far as that is known before it is read.
+
+    Args:
+        name: as for `load`
+        options: names of options
+
+    Raises:
+        InputError: an unknown name, a path that does not exist, a function that cannot be imported or that has no such
+            option.
+
+    Example:
+        >>> from arelu_meta import data
+        >>> data.check_options("omniglot", ["rotations"])
+    """
+    entry = _function(name)
+    if entry is not None:
+        check_accepts(entry.name, entry.load(), options, given=("root",) if entry.takes_root() else ())
+        return
+    from arelu_meta.data.files.user_data import load_user_data
+
+    check_accepts(str(name), partial(load_user_data, str(name)), options)
+
+
+def is_local(name: Dataset, root: str | Path | None = None) -> bool:
     """Whether `load` would read a set without downloading anything.
 
     Args:
@@ -138,25 +174,28 @@ def is_local(name: str | Path, root: str | Path | None = None) -> bool:
         >>> data.is_local("digits"), data.is_local("cifar10", root="/no/such/folder")
         (True, False)
     """
-    name = str(name)
-    if name not in _REGISTRY:
-        _check_exists(name)
+    entry = _function(name)
+    if entry is None or str(name) not in _REGISTRY:
         return True
-    entry = _REGISTRY[name]
-    if entry.bundled or not entry.local:
-        return entry.bundled
+    if not entry.local:
+        return not entry.takes_root()
     from arelu_meta.data.files import data_root
 
     return bool(load_attribute(entry.local)(data_root(root)))
 
 
-def _check_exists(name: str) -> None:
-    from arelu_meta.data.files.user_data import is_target
-
-    if not (os.path.exists(os.path.expanduser(name)) or is_target(name)):
-        if name.endswith(".npz") or os.path.basename(name) != name:
-            raise InputError(f"no file or folder {name!r}; check the path, or name a set: {', '.join(names())}")
-        raise unknown("dataset", name, names())
+def _function(name: Dataset) -> DatasetEntry | None:
+    """Give the entry of the function that makes a set, or None for the path of a file or folder that exists."""
+    if callable(name) or str(name) in _REGISTRY:
+        return _REGISTRY.find(name if callable(name) else str(name))
+    name = str(name)
+    if os.path.exists(os.path.expanduser(name)):
+        return None
+    if is_target(name):
+        return _REGISTRY.find(name)
+    if name.endswith(".npz") or os.path.basename(name) != name:
+        raise InputError(f"no file or folder {name!r}; check the path, or name a set: {', '.join(names())}")
+    raise unknown("dataset", name, names())
 
 
 def register(

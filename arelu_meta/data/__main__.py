@@ -31,7 +31,7 @@ def command(arguments: Sequence[str] | None = None) -> None:
     if flags.command == "list":
         widest = max(map(len, data.names()))
         for entry in data.entries():
-            kind = "bundled " if entry.bundled else "download"
+            kind = entry.origin or ("bundled " if entry.bundled else "download")
             sys.stdout.write(f"{entry.name:<{widest}}  {kind}  {entry.summary}\n")
         return
     images = data.load(flags.name, root=flags.data_root)

@@ -8,8 +8,9 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted, column_or_1d, validate_data
-from torch import Tensor
+from torch import Tensor, nn
 
+from arelu_meta.activations import Activation
 from arelu_meta.console.flags import validated
 from arelu_meta.data.augment import augment
 from arelu_meta.data.batches import Batches
@@ -21,6 +22,7 @@ from arelu_meta.estimators.classifier import AdaptedTabular, ImageClassifier, ad
 from arelu_meta.kinds.finetune.spec import PretrainedSection
 from arelu_meta.kinds.sections import OptimizationSection
 from arelu_meta.pretrained.assembly import assemble, check_memory, check_takes, fit_to_inputs
+from arelu_meta.pretrained.networks import Model, find_model
 from arelu_meta.runtime.hardware import available_memory, resolve_device
 from arelu_meta.seeding import generator, global_stream
 from arelu_meta.training.losses import cross_entropy
@@ -39,10 +41,14 @@ class FineTuneClassifier(ImageClassifier):
     from a start that `random_state` decides, each epoch one step of Adam on all rows.
 
     Args:
-        model: a name of torchvision, of timm (`timm/NAME`) or of ours, `package.module:function`; None: rows
-        weights: a .safetensors or .pth file, a published weights name, an MLflow URI; "none": untrained
-        activation: what replaces the network's activations; "own": nothing
-        preserve: when new activations start where the old ones were: "pretrained" (with weights), "always", "never"
+        model: a name of torchvision, of timm (`timm/NAME`) or of ours; `package.module:function`; a class or function
+            that builds one from `model_options`; a `torch.nn.Module`, which every fit copies and leaves as it is; None:
+            rows
+        weights: a .safetensors or .pth file, a published weights name, an MLflow URI; "none": untrained, or as the
+            module is given
+        activation: what replaces the network's activations (a name, a class, `package.module:Class`); "own": nothing
+        preserve: when new activations start where the old ones were: "pretrained" (with weights, or a module, which has
+            its own), "always", "never"
         epochs: passes over X; None: 10, and 200 for rows
         lr: learning rate
         batch_size: images per step
@@ -68,10 +74,10 @@ class FineTuneClassifier(ImageClassifier):
 
     def __init__(
         self,
-        model: str | None = None,
+        model: Model | None = None,
         *,
         weights: str = "none",
-        activation: str = "own",
+        activation: Activation = "own",
         preserve: Literal["pretrained", "always", "never"] = "pretrained",
         epochs: int | None = None,
         lr: float = 0.01,
@@ -149,14 +155,16 @@ class FineTuneClassifier(ImageClassifier):
 
     def _tune(self, images: ImageSet, network: PretrainedSection, training: OptimizationSection, seed: int) -> None:
         """Put the network together, train it on the images, and set `network_` and `inputs_`."""
+        model = network.model if self.model is None else self.model
+        brings_weights = isinstance(model, nn.Module) and network.preserve == "pretrained"
         made = assemble(
-            network.model,
+            model,
             images=images,
             weights=network.weights,
             model_options=network.model_options,
             head=network.head,
-            activation=network.activation,
-            preserve=network.preserved,
+            activation=self.activation,
+            preserve=network.preserved or brings_weights,
             image_size=self.image_size,
             seed=seed,
         )
@@ -165,7 +173,7 @@ class FineTuneClassifier(ImageClassifier):
         if made.target_statistics:
             prepared = prepared.normalised_like(prepared)
         if len(images) % training.batch_size == 1:
-            check_takes(made.network, made.inputs, model=network.model, batch=1)
+            check_takes(made.network, made.inputs, model=find_model(model).name, batch=1)
         device = resolve_device(self.device)
         prepared = prepared.to(device)
         loss = cross_entropy(prepared, label_smoothing=training.label_smoothing, class_weights=training.class_weights)
@@ -191,9 +199,8 @@ class FineTuneClassifier(ImageClassifier):
             "model_options": dict(self.model_options or {}),
             "weights": self.weights,
             "head": self.head,
-            "activation": self.activation,
             "preserve": self.preserve,
-            **({} if self.model is None else {"model": self.model}),
+            **{name: value for name in ("model", "activation") if isinstance(value := getattr(self, name), str)},
         }
         where = "FineTuneClassifier"
         return validated(PretrainedSection, network, where), validated(OptimizationSection, training, where)

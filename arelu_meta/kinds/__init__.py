@@ -44,6 +44,8 @@ class Kind(Entry):
     """settings that scale with a budget; the first is the length that the budget is measured by"""
     prepare: str = ""
     """builds what a run needs before it is opened, as package.module:function; for kinds that run several seeds"""
+    check: str = "arelu_meta.kinds.networks:check_classifier"
+    """builds the network of a spec for an image set and tries it, as package.module:function"""
     stackable: bool = False
     """whether several seeds can be trained as one stacked network"""
 
@@ -69,6 +71,7 @@ _REGISTRY.add(
         execution="arelu_meta.kinds.execution:EpisodeExecution",
         command="maml",
         task="digits",
+        check="arelu_meta.kinds.networks:check_few_shot",
         stages=2,
         step="iteration",
         lengths=(("training", "iterations"), ("training", "halve_lr_every")),
@@ -103,6 +106,7 @@ _REGISTRY.add(
         command="segment",
         task="phantom",
         prepare="arelu_meta.kinds.segment.run:prepare",
+        check="arelu_meta.kinds.networks:check_segmenter",
     ),
     Kind(
         "finetune",
@@ -111,6 +115,7 @@ _REGISTRY.add(
         spec="arelu_meta.kinds.finetune.spec:FineTuneSpec",
         command="finetune",
         task="finetune",
+        check="arelu_meta.kinds.networks:check_finetuned",
     ),
 )
 

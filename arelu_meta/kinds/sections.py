@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from arelu_meta import activations, backbones, data
-from arelu_meta.errors import InputError, unknown
+from arelu_meta.errors import InputError
+from arelu_meta.registry import is_target, unknown_part
 
 Protocol = Literal["sound", "paper"]
 Count = Annotated[int, Field(ge=1)]
@@ -27,22 +28,27 @@ OptionalCount = Annotated[Count | None, NONE_WORD]
 OptionalRate = Annotated[Rate | None, NONE_WORD]
 
 
-def registered(kind: str, names: Callable[[], list[str]]) -> AfterValidator:
-    """Accept a registered name, or a place outside the package (`package.module:name`, a path)."""
+def registered(kind: str, names: Callable[[], list[str]], *, outside: Callable[[str], bool]) -> AfterValidator:
+    """Accept a registered name, or one of a place outside the package; what is there is not imported yet."""
 
     def check(name: str) -> str:
-        outside = set(name) & set(":/\\.") or (kind == "dataset" and os.path.isdir(name))
-        if name not in names() and not outside:
-            raise unknown(kind, name, names())
+        if name not in names() and not outside(name):
+            raise unknown_part(kind, name, names())
         return name
 
     return AfterValidator(check)
 
 
-ActivationName = Annotated[str, registered("activation", activations.names)]
-BackboneName = Annotated[str, registered("backbone", partial(backbones.names, "classification"))]
-SegmentationBackboneName = Annotated[str, registered("backbone", partial(backbones.names, "segmentation"))]
-DatasetName = Annotated[str, registered("dataset", data.names)]
+def _is_data_of_ones_own(name: str) -> bool:
+    return bool(set(name) & set(":/\\.")) or os.path.isdir(name)
+
+
+ActivationName = Annotated[str, registered("activation", activations.names, outside=is_target)]
+BackboneName = Annotated[str, registered("backbone", partial(backbones.names, "classification"), outside=is_target)]
+SegmentationBackboneName = Annotated[
+    str, registered("backbone", partial(backbones.names, "segmentation"), outside=is_target)
+]
+DatasetName = Annotated[str, registered("dataset", data.names, outside=_is_data_of_ones_own)]
 
 
 class Section(BaseModel):
@@ -78,7 +84,7 @@ class NetworkSection(Section):
     """The network and its activation."""
 
     backbone: BackboneName = "mnist_conv"
-    """network, by name"""
+    """network, by name or package.module:Class"""
     backbone_options: dict[str, Option] = {}
     """options of the network, as key=value"""
     norm: Literal["batch", "batch_support", "running", "group", "none"] | None = None
@@ -249,6 +255,11 @@ class Spec(Section):
         for name, value in self:
             values.update(dict(value) if isinstance(value, Section) else {name: value})
         return values
+
+    def datasets(self) -> dict[str, dict[str, Any]]:
+        """Name the image sets of a run, with the options of their readers."""
+        section: DataSection = getattr(self, "data")  # noqa: B009  # declared by the kinds, in their own order
+        return {section.dataset: section.dataset_options}
 
     def metrics(self) -> set[str]:
         """Name the metrics of a run that can be judged, drawn or chosen by."""

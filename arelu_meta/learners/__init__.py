@@ -1,21 +1,26 @@
 """Learners by name: how a network adapts to an episode, and what the outer step learns from it.
 
-A new one is one file here and one line below; the contract suite then runs over it. Listing them imports no torch.
+A new one is one file here and one line below; the contract suite then runs over it. One of your own is a class or a
+function: `@learners.register("mine")`, `package.module:Class`, the class itself, or an entry point of a package in the
+group `arelu_meta.learners` (docs/extending.md). Listing them imports no torch.
 """
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from arelu_meta.errors import InputError, unknown
 from arelu_meta.learners import engines
-from arelu_meta.registry import Entry, Registry
+from arelu_meta.registry import Entry, Registry, parameters_of
 
 if TYPE_CHECKING:
     from torch import nn
 
     from arelu_meta.learners.learner import Learner
 
-__all__ = ["LearnerEntry", "build", "check_engine", "engines", "entries", "entry", "names"]
+Method: TypeAlias = "str | Callable[..., Learner]"
+
+__all__ = ["LearnerEntry", "Method", "build", "check_engine", "engines", "entries", "entry", "names", "register"]
 
 ALL_ENGINES = ("func", "higher", "learn2learn")
 INNER_LOOP_SETTINGS = ("inner_lr", "inner_steps", "test_steps", "clip_norm", "inner_optimizer")
@@ -23,16 +28,20 @@ INNER_LOOP_SETTINGS = ("inner_lr", "inner_steps", "test_steps", "clip_norm", "in
 
 @dataclass(frozen=True)
 class LearnerEntry(Entry):
-    """A named method and what is known of it before it is imported."""
+    """A named method and what is known of it before it is imported.
 
-    engines: tuple[str, ...] = ("func",)
-    """engines it runs on"""
+    Of a method of your own, `entry` takes these facts from attributes of the same names of its class or function.
+    """
+
+    engines: tuple[str, ...] = ()
+    """engines it runs on; none: not known before it is imported. Of your own: ("func",) unless it says otherwise"""
     needs_training: bool = True
     """whether there is anything to train; floors have nothing"""
     source: str = ""
     """publication it comes from"""
     by_gradient: bool = True
-    """whether a network with a head adapts by gradient steps; otherwise features are compared"""
+    """whether a network with a head adapts by gradient steps; otherwise features are compared. Of your own: whether it
+    takes `engine`, unless it says otherwise"""
 
     @property
     def settings(self) -> tuple[str, ...]:
@@ -41,12 +50,12 @@ class LearnerEntry(Entry):
 
 
 def _entry(
-    name: str, target: str, summary: str, source: str, engines: tuple[str, ...] = ("func",), **facts: bool
+    name: str, target: str, summary: str, source: str, engines: tuple[str, ...] = ("func",), **facts: Any
 ) -> LearnerEntry:
     return LearnerEntry(name, f"arelu_meta.learners.{target}", summary, engines=engines, source=source, **facts)
 
 
-_REGISTRY = Registry[LearnerEntry]("method")
+_REGISTRY = Registry("method", LearnerEntry, group="arelu_meta.learners")
 _REGISTRY.add(
     _entry("maml", "maml:maml", "second-order MAML", "Finn 2017, arXiv 1703.03400", ALL_ENGINES),
     _entry("fomaml", "maml:fomaml", "MAML with constant inner gradients", "Finn 2017, arXiv 1703.03400", ALL_ENGINES),
@@ -96,23 +105,74 @@ def entries() -> list[LearnerEntry]:
     return list(_REGISTRY)
 
 
-def entry(name: str) -> LearnerEntry:
+def entry(method: Method) -> LearnerEntry:
     """One method's entry.
 
     Args:
-        name: name of a method, such as `maml`
+        method: name of a method, such as `maml`, `package.module:Class`, or a class or function, which is imported
 
     >>> entry("maml").engines
     ('func', 'higher', 'learn2learn')
     """
-    return _REGISTRY[name]
+    found = _REGISTRY.find(method)
+    return found if found.engines else _with_facts(found)
 
 
-def check_engine(method: str, engine: str) -> None:
+def _with_facts(found: LearnerEntry) -> LearnerEntry:
+    """Take the facts of a method that is not ours from its attributes."""
+    target = found.load()
+    taken, open_ended = parameters_of(target)
+    supported = tuple(getattr(target, "engines", ("func",)))
+    for engine in supported:
+        if engine not in engines.names():
+            raise unknown(f"engine of method {found.name!r}:", engine, engines.names())
+    return replace(
+        found,
+        engines=supported,
+        by_gradient=bool(getattr(target, "by_gradient", "engine" in taken or open_ended)),
+        needs_training=bool(getattr(target, "needs_training", True)),
+    )
+
+
+def register(
+    name: str, *, summary: str = "", source: str = ""
+) -> Callable[["Callable[..., Learner]"], "Callable[..., Learner]"]:
+    """Register a method of your own under a name, as a decorator of its class or of a function that gives a `Learner`.
+
+    It is called as `build` says. What has to be known of it are attributes of the class or function: `by_gradient`
+    (whether it adapts by gradient, and then takes `engine` and the settings of the inner loop; unless given, whether
+    it takes `engine`), `engines` (those it runs on, `("func",)` unless given), `needs_training` (True unless given).
+
+    Args:
+        name: the name that `build`, task files and flags take
+        summary: what it does, in one line
+        source: the publication it comes from
+
+    Raises:
+        InputError: the name is registered already, or it names an engine that does not exist.
+
+    >>> from arelu_meta.learners.prototypes import ProtoNet
+    >>> @register("scaled", summary="prototypes with distances of half the size")
+    ... class Scaled(ProtoNet):
+    ...     def query_logits(self, episodes):
+    ...         return super().query_logits(episodes) / 2
+    >>> entry("scaled").by_gradient, entry("scaled").engines
+    (False, ('func',))
+    >>> _REGISTRY.remove("scaled")
+    """
+
+    def add(target: "Callable[..., Learner]") -> "Callable[..., Learner]":
+        _REGISTRY.add(_with_facts(LearnerEntry(name, target, summary, source=source)))
+        return target
+
+    return add
+
+
+def check_engine(method: Method, engine: str) -> None:
     """Refuse a method/engine pair that does not exist.
 
     Args:
-        method: name of a method, such as `maml`
+        method: as in `build`
         engine: name of an engine, such as `func`
 
     Raises:
@@ -120,19 +180,19 @@ def check_engine(method: str, engine: str) -> None:
 
     >>> check_engine("maml", "higher")
     """
-    supported = _REGISTRY[method].engines
+    chosen = entry(method)
     if engine not in engines.names():
         raise unknown("engine", engine, engines.names())
-    if engine not in supported:
-        remedy = " or ".join(f"`engine={name!r}`" for name in supported)
-        raise InputError(f"method {method!r} does not run on engine {engine!r}; use {remedy}")
+    if engine not in chosen.engines:
+        remedy = " or ".join(f"`engine={name!r}`" for name in chosen.engines)
+        raise InputError(f"method {chosen.name!r} does not run on engine {engine!r}; use {remedy}")
 
 
-def build(method: str, network: "nn.Module", *, engine: str = "func", **options: Any) -> "Learner":
+def build(method: Method, network: "nn.Module", *, engine: str = "func", **options: Any) -> "Learner":
     """Make a learner around a network.
 
     Args:
-        method: one of `names()`.
+        method: one of `names()`, `package.module:Class`, or a class or function that gives a `Learner`.
         network: any module that maps images (N, C, H, W) to logits (N, ways); for `protonet` and `features` it also
             needs a method `features` that maps images to (N, d).
         engine: what computes the inner loop of methods that adapt by gradient: "func", "higher" or "learn2learn".
@@ -143,7 +203,7 @@ def build(method: str, network: "nn.Module", *, engine: str = "func", **options:
         A learner: `meta_step` fills gradients from episodes, `adapt` answers queries of one support set.
 
     Raises:
-        InputError: an unknown name, or a pair of method and engine that does not exist.
+        InputError: an unknown name, a pair of method and engine that does not exist, or what is made is no `Learner`.
         TypeError: an option that the method does not take.
 
     >>> from torch import nn
@@ -151,9 +211,14 @@ def build(method: str, network: "nn.Module", *, engine: str = "func", **options:
     >>> sorted(learner.rule.moving)
     ['1.bias', '1.weight']
     """
+    from arelu_meta.learners.learner import Learner
+
     check_engine(method, engine)
-    chosen = _REGISTRY[method]
+    chosen = entry(method)
     if chosen.by_gradient:
         options["engine"] = engines.build(engine)
-    learner: Learner = chosen.load()(network, **options)
+    learner = chosen.load()(network, **options)
+    if not isinstance(learner, Learner):
+        kind = type(learner).__name__
+        raise InputError(f"method {chosen.name!r} gives a {kind}, not an arelu_meta.learners.learner.Learner")
     return learner

@@ -8,11 +8,12 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from arelu_meta.activations import Activation
 from arelu_meta.data.imageset import ImageSet
 from arelu_meta.data.inputs import Inputs, Resize, fit_images
 from arelu_meta.errors import InputError, first_line
 from arelu_meta.pretrained.classifier_head import find_head, replace_head
-from arelu_meta.pretrained.networks import build_network, declared_inputs, find_model
+from arelu_meta.pretrained.networks import Model, build_network, declared_inputs, find_model
 from arelu_meta.pretrained.weights import Weights, load_weights, read_weights
 from arelu_meta.seeding import global_stream
 from arelu_meta.surgery import SwapReport, swap
@@ -47,13 +48,13 @@ class Assembled:
 
 
 def assemble(
-    model: str,
+    model: Model,
     *,
     images: ImageSet,
     weights: str = "none",
     model_options: Mapping[str, Any] | None = None,
     head: str = "",
-    activation: str = "own",
+    activation: Activation = "own",
     activation_options: Mapping[str, Any] | None = None,
     preserve: bool = False,
     channels: int = 0,
@@ -67,12 +68,13 @@ def assemble(
     """Build a network for the classes of a target, with weights, activations and head.
 
     Args:
-        model: a name of torchvision, of timm (`timm/NAME`) or of ours, or `package.module:function`
+        model: a name of torchvision, of timm (`timm/NAME`) or of ours, `package.module:function`, a class or function
+            that builds one, or a module, which is copied with the weights it has
         images: the target, or a part of it with all its classes
         weights: a .safetensors or .pth file, a published weights name (DEFAULT), an MLflow URI; "none": untrained
         model_options: options of the network's builder
         head: path of the layer that gives the logits, where it cannot be found
-        activation: what replaces the network's activations; "own": nothing
+        activation: what replaces the network's activations, as in `activations.build`; "own": nothing
         activation_options: options of that activation
         preserve: start the new activations where the old ones were
         channels: colour channels the images are turned into; 0: those of the network's first layer
@@ -98,7 +100,7 @@ def assemble(
 
 
 def _load_network(
-    model: str,
+    model: Model,
     weights: str,
     options: Mapping[str, Any],
     images: ImageSet,
@@ -121,7 +123,7 @@ def _load_network(
             raise InputError(f"{images.name} has images of {height}x{width}; bring them to a square by `image_size`")
         size = height
     inputs = replace(inputs, channels=channels or inputs.channels or images.channels, image_size=size)
-    check_takes(network, inputs, model=model)
+    check_takes(network, inputs, model=source.name)
     found = find_head(network, _noise(inputs, 2), named=head)
     if read.state:
         load_weights(network, read, model=source.bare, head=found)
@@ -203,7 +205,7 @@ def _with_statistics(
 
 def _swap(
     network: nn.Module,
-    activation: str,
+    activation: Activation,
     options: Mapping[str, Any],
     images: ImageSet | None,
     inputs: Inputs,

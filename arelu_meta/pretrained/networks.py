@@ -1,14 +1,15 @@
-"""Networks by name: torchvision's, timm's, ours, or what a function of your own builds.
+"""Networks by name: torchvision's, timm's, ours, or one of your own: a module, or what a class or function builds.
 
 `resnet18` is torchvision's; `timm/resnet18` and `arelu_meta/resnet18` are the others of that name. A name that
 torchvision does not have is looked for among ours, then in timm.
 """
 
+import copy
 import difflib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeAlias
 
 from torch import Tensor, nn
 
@@ -16,8 +17,9 @@ from arelu_meta import activations, backbones
 from arelu_meta.data.imageset import ImageSet
 from arelu_meta.data.inputs import Inputs
 from arelu_meta.errors import InputError, first_line
-from arelu_meta.registry import load_attribute
+from arelu_meta.registry import load_attribute, parameters_of
 
+Model: TypeAlias = str | nn.Module | Callable[..., nn.Module]
 FAMILIES = ("torchvision", "arelu_meta", "timm")  # in the order in which a name is looked for
 # Side outputs that are for training from scratch; published weights have them.
 SIDE_OUTPUTS = {"googlenet": ("aux1.", "aux2."), "inception_v3": ("AuxLogits.",)}
@@ -25,19 +27,21 @@ SIDE_OUTPUTS = {"googlenet": ("aux1.", "aux2."), "inception_v3": ("AuxLogits.",)
 
 @dataclass(frozen=True)
 class ModelSource:
-    """Where a network of a name comes from: one of `FAMILIES`, or "function"; `bare` is its name there."""
+    """Where a network comes from: one of `FAMILIES`, or "own"; `bare` is its name there."""
 
     name: str
     family: str
     bare: str
+    given: nn.Module | Callable[..., nn.Module] | None = None
+    """a module, or what builds one, where it is not known by name or place"""
 
 
-def find_model(name: str) -> ModelSource:
+def find_model(name: Model) -> ModelSource:
     """Find out where a network comes from.
 
     Args:
-        name: a name of torchvision, of ours or of timm, in this order; `timm/NAME`; `arelu_meta/NAME`; or
-            `package.module:function`, which is not imported yet
+        name: a name of torchvision, of ours or of timm, in this order; `timm/NAME`; `arelu_meta/NAME`;
+            `package.module:function`, which is not imported yet; or a module, a class or a function itself
 
     Raises:
         InputError: an unknown name, with the nearest ones.
@@ -45,8 +49,13 @@ def find_model(name: str) -> ModelSource:
     >>> find_model("resnet18").family, find_model("arelu_meta/resnet18").family, find_model("conv4").family
     ('torchvision', 'arelu_meta', 'arelu_meta')
     """
+    if not isinstance(name, str):
+        if not callable(name):  # modules are callable too
+            raise InputError(f"model is a {type(name).__name__}; give a name, a torch.nn.Module, a class or a function")
+        called = type(name).__name__ if isinstance(name, nn.Module) else getattr(name, "__name__", repr(name))
+        return ModelSource(called, "own", called, name)
     if ":" in name:
-        return ModelSource(name, "function", name)
+        return ModelSource(name, "own", name)
     prefix, slash, bare = name.rpartition("/")
     if slash and prefix not in FAMILIES:
         raise InputError(f"model {name!r}: give NAME, timm/NAME, arelu_meta/NAME or package.module:function")
@@ -105,17 +114,11 @@ def build_network(
         elif model.family == "timm":
             network = import_timm().create_model(model.bare, pretrained=False, **options)
         elif model.family == "arelu_meta":
-            first_kernel = next((value for value in state.values() if value.dim() == 4), None)
-            network = backbones.build(
-                model.bare,
-                activation=activations.factory(options.pop("activation", "relu")),
-                channels=images.channels if first_kernel is None else first_kernel.shape[1],
-                image_size=images.image_size,
-                classes=len(images.class_names),
-                **options,
-            )
+            network = _build_backbone(model.bare, options, images, state)
         else:
-            network = load_attribute(model.name)(**options)
+            network = _build_own(
+                load_attribute(model.name) if model.given is None else model.given, options, images, state
+            )
     except (TypeError, ValueError, RuntimeError) as error:
         if isinstance(error, InputError):
             raise
@@ -126,6 +129,32 @@ def build_network(
     if not isinstance(network, nn.Module):
         raise InputError(f"{model.name} gives a {type(network).__name__}, not a torch.nn.Module; name a builder")
     return network
+
+
+def _build_backbone(
+    backbone: backbones.Backbone, options: dict[str, Any], images: ImageSet, state: Mapping[str, Tensor]
+) -> nn.Module:
+    """Build a network that is made for images, with the channels of its weights where it has any."""
+    first_kernel = next((value for value in state.values() if value.dim() == 4), None)
+    return backbones.build(
+        backbone,
+        activation=activations.factory(options.pop("activation", "relu")),
+        channels=images.channels if first_kernel is None else first_kernel.shape[1],
+        image_size=images.image_size,
+        classes=len(images.class_names),
+        **options,
+    )
+
+
+def _build_own(given: Any, options: dict[str, Any], images: ImageSet, state: Mapping[str, Tensor]) -> Any:
+    """Copy a module, or call a class or function: one that takes what our networks take is called as they are."""
+    if isinstance(given, nn.Module):
+        if options:
+            raise InputError(f"`model_options` {options} are for what builds a network; a module is built already")
+        return copy.deepcopy(given).cpu()
+    if set(backbones.GIVEN) <= parameters_of(given)[0].keys():
+        return _build_backbone(given, options, images, state)
+    return given(**options)
 
 
 def declared_inputs(network: nn.Module, model: ModelSource, *, weights: str = "DEFAULT") -> Inputs:

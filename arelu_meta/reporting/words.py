@@ -18,6 +18,8 @@ from arelu_meta.analysis.findings import Findings
 from arelu_meta.analysis.settings import setting_label
 from arelu_meta.reporting.numbers import NumberFormat, p_value
 
+MOST_NAMED = 3  # arms that a sentence names beside those it is about
+
 
 @dataclass(frozen=True)
 class Verdict:
@@ -173,10 +175,17 @@ def _evidence(
                 size = f"{numbers.value(arm.detectable)} {numbers.difference_unit}".rstrip()
                 texts.append(f"A true difference of {size} would have been found with 80 % power.")
         others = [other for other in comparison.tested if other is not arm]
-        good, bad = count_better_and_worse(findings, others)
-        counts = f"{good} {'is' if good == 1 else 'are'} detectably better than {findings.baseline} and {bad} worse"
-        texts += [f"Of {counted(len(others), 'arm')} beside {arm.name}, {counts}."] if others else []
+        texts += [f"Of {counted(len(others), 'arm')} beside {arm.name}, {_others(findings, others)}."] if others else []
     return " ".join([*texts, *_untried(findings, comparison)])
+
+
+def _others(findings: Findings, arms: Sequence[Arm]) -> str:
+    """Count the arms that are detectably better and worse than the baseline; a few are named."""
+    differing = [(arm.name, is_better(findings, arm.difference)) for arm in arms if arm.differs and arm.difference]
+    good, bad = ([name for name, better in differing if better is wanted] for wanted in (True, False))
+    names = [f" ({listed(group)})" if 0 < len(group) <= MOST_NAMED else "" for group in (good, bad)]
+    verb = "is" if len(good) == 1 else "are"
+    return f"{len(good)} {verb} detectably better than {findings.baseline}{names[0]} and {len(bad)} worse{names[1]}"
 
 
 def _untried(findings: Findings, comparison: ArmComparison) -> list[str]:

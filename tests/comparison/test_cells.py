@@ -110,6 +110,12 @@ def test_hash_of_a_comparison_is_what_its_cells_do():
         ({"report": {"curves": ["train/speed"]}}, "unknown curve of the report 'train/speed'"),
         ({"report": {"baseline": "rleu"}}, "unknown baseline of the report 'rleu'; did you mean 'relu'?"),
         ({"report": {"controls": {"relu_gain": "x"}}}, "unknown control of the report 'relu_gain'"),
+        ({"report": {"explained": "arleu"}}, "unknown explained arm of the report 'arleu'; did you mean 'arelu'?"),
+        ({"report": {"explained": "relu"}}, "explained = 'relu' is the baseline of the report; name another arm"),
+        (
+            {"report": {"explained": "arelu", "controls": {"arelu": "x"}}},
+            "explained = 'arelu' is the control of the report; name another arm",
+        ),
         ({"report": {"arm": "lr"}}, "unknown arm 'lr'; known: activation, inner_lr"),
         ({"report": {"metrik": "x"}}, "unknown key 'metrik', did you mean 'metric'?"),
         ({"sedes": [1]}, "unknown key 'sedes', did you mean 'seeds'?"),

@@ -104,3 +104,31 @@ def test_two_parent_runs_become_one(plan: Plan):
     assert len(done.parent.ended_cells()) == len(results("tiny")) == 4
     client, experiment_id = open_store("tiny")
     assert len(client.search_runs([experiment_id], "tags.`comparison.hash` != ''")) == 1
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_the_verdict_is_about_the_arm_that_the_file_names(tmp_path: Path, named: bool):
+    """By seed relu has 60, 61, 62 %, arelu 0, 1 and -1 points more, the arm of one's own 20, 21 and 20 less."""
+    own = "tests.own_parts:Squareplus"
+    line = f'explained = "{own}"\n' if named else ""
+    changes = [('["relu", "arelu"]', f'["relu", "arelu", "{own}"]'), ("seeds = [0, 1]", "seeds = [0, 1, 2]")]
+    path = tiny.write(tmp_path, *changes, ("[report]\n", f"[report]\n{line}"))
+    path.write_text(path.read_text().replace('validation_metric = "validation/accuracy"', ""))
+    shifts = {"relu": (0, 0, 0), "arelu": (0, 1, -1), own: (-20, -21, -20)}
+
+    class WithScores(ByOthers):
+        def run(self, jobs: Sequence[Job], overview: Overview) -> Iterator[CellOutcome]:
+            for job in jobs:
+                (outcome,) = super().run([job], overview)
+                seed = job.cell.spec.seed
+                score = (60 + seed + shifts[job.cell.values["activation"]][seed]) / 100
+                open_store(job.execution.experiment)[0].log_metric(outcome.run_id, "test/accuracy", score)
+                yield outcome
+
+    made = read_experiment(str(path))
+    (verdict,) = run_plan(Plan(experiment=made, cells=expand(made)), given(WithScores())).report.verdicts
+    if named:
+        assert verdict.sentences.startswith(f"{own} is detectably worse than relu on test/accuracy: ")
+    else:
+        assert verdict.sentences.startswith("No difference between arelu and relu is detectable on test/accuracy: ")
+        assert f"1 worse ({own})." in verdict.evidence

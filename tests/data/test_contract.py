@@ -29,6 +29,7 @@ def test_name_and_summary(images):
     assert entry.summary
     size = "x".join(map(str, images.images.shape[1:]))
     assert size in entry.summary
+    assert (entry.shape, entry.classes) == (tuple(images.images.shape[1:]), len(images.class_names))
 
 
 def test_images_are_bytes_of_one_size(images):

@@ -2,6 +2,7 @@
 
 import gzip
 import pickle
+import re
 import zipfile
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 from arelu_meta import data
 from arelu_meta.data.readers.mnist import FILES
 from arelu_meta.errors import InputError
+from tests.own_parts import stripes
 
 PUBLISHED = [entry.name for entry in data.entries() if not entry.bundled]
 
@@ -71,3 +73,51 @@ def test_svhn_and_lgg(tmp_path):
 def test_unknown_names():
     with pytest.raises(InputError, match=r"unknown dataset 'mnits'; did you mean 'mnist'\?"):
         data.is_local("mnits")
+
+
+@pytest.fixture
+def registry(monkeypatch):
+    monkeypatch.setattr(data._REGISTRY, "_entries", dict(data._REGISTRY._entries))
+
+
+def test_a_function_of_ones_own_takes_options():
+    """Six classes of 20 images; by place or as it is."""
+    for given in ("tests.own_parts:stripes", stripes):
+        assert data.load(given).images.shape == (120, 1, 8, 8)
+        assert data.load(given, side=12).images.shape == (120, 1, 12, 12)
+        assert data.is_local(given)
+        data.check_options(given, ["side"])
+        with pytest.raises(InputError, match=r"unknown option of .*stripes: 'sied'; did you mean 'side'"):
+            data.check_options(given, ["sied"])
+
+
+@pytest.mark.usefixtures("registry")
+def test_the_root_reaches_functions_that_take_it(tmp_path):
+    seen = []
+
+    def rooted(root="default"):
+        seen.append(root)
+        return stripes()
+
+    data.load(rooted)
+    data.load(rooted, root=tmp_path)
+    data.register("rooted", bundled=False)(rooted)
+    data.load("rooted")
+    assert seen == ["default", tmp_path, None]
+    assert not data.is_local("rooted")
+    with pytest.raises(InputError, match="unknown option of rooted: 'root'"):
+        data.check_options("rooted", ["root"])
+
+
+@pytest.mark.usefixtures("registry")
+def test_a_registered_function_may_return_arrays():
+    data.register("stripes")(stripes)
+    assert data.load("stripes", side=9).image_size == (9, 9)
+
+
+@pytest.mark.parametrize("entry", [entry for entry in data.entries() if entry.shape], ids=lambda entry: entry.name)
+def test_shapes_are_those_of_the_summaries(entry):
+    """The words were written from the publishers' pages; the contract holds bundled sets to their shape itself."""
+    assert "x".join(map(str, entry.shape)) in entry.summary
+    said = re.search(r"([\d,]+) (?:classes|characters)\b", entry.summary.replace("about 1,000 classes", ""))
+    assert said is None or int(said[1].replace(",", "")) == entry.classes

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
-from sklearn.model_selection import cross_val_score
+from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from arelu_meta.data.imageset import ImageSet
@@ -17,7 +17,8 @@ from arelu_meta.errors import InputError
 from arelu_meta.estimators import FewShotClassifier, FineTuneClassifier
 from arelu_meta.pretrained.assembly import assemble
 from arelu_meta.seeding import generator
-from tests.tiny_networks import TINY, saved_state
+from tests.own_parts import Squareplus
+from tests.tiny_networks import TINY, Tiny, saved_state, tiny
 
 RANDOM = np.random.RandomState(0)
 Y = np.array(["dark", "light"] * 12)
@@ -126,6 +127,12 @@ def test_settings_of_the_training_by_name(weights):
         ({"model": None, "weights": "no.pth"}, "`weights` = 'no.pth' need a network; give `model`"),
         ({"image_size": 5}, "cannot take images of 3x5x5"),
         ({"batch_size": 23, "model": "tests.tiny_networks:one_value"}, "cannot take 1 images .*; change `batch_size`"),
+        ({"model": 3}, "model is a int; give a name, a torch.nn.Module, a class or a function"),
+        (
+            {"model": Tiny(), "model_options": {"width": 3}},
+            "`model_options` {'width': 3} are for what builds a network",
+        ),
+        ({"activation": 3}, "unknown activation '3'"),
         ({"device": "quantum"}, "device 'quantum' is not available here"),
     ],
 )
@@ -151,3 +158,71 @@ def test_cross_validation_of_scikit_learn():
     scores = cross_val_score(FineTuneClassifier(TINY, epochs=5, random_state=0), X, Y, cv=2)
     assert scores.shape == (2,)
     assert ((scores >= 0) & (scores <= 1)).all()
+
+
+def given_module(seed: int = 3) -> Tiny:
+    """A module with weights of its own, a frozen parameter, and a mode for each part."""
+    network = Tiny()
+    network.load_state_dict(saved_state(seed))
+    network.first.bias.requires_grad_(False)
+    network.norm.eval()
+    return network
+
+
+def test_a_module_is_fitted_as_its_weights_from_a_file_are(weights):
+    """The same network by name with its weights from a file, by module, by class and function; new activations start
+    where the old ones were, because the weights are trained.
+    """
+    options = {"activation": "arelu", "epochs": 2, "random_state": 0}
+    network = Tiny()
+    network.load_state_dict(saved_state())
+    expected = FineTuneClassifier(TINY, weights=weights, **options).fit(X, Y).predict_proba(X)
+    found = FineTuneClassifier(network, **options).fit(X, Y).predict_proba(X)
+    np.testing.assert_array_equal(found, expected)
+    for builder in (Tiny, tiny, "tests.tiny_networks:Tiny"):
+        fitted = FineTuneClassifier(builder, weights=weights, model_options={"classes": 7}, **options).fit(X, Y)
+        np.testing.assert_array_equal(fitted.predict_proba(X), expected)
+    untouched = FineTuneClassifier(network, preserve="never", **options).fit(X, Y).predict_proba(X)
+    assert not np.array_equal(untouched, expected)
+
+
+def test_a_module_is_never_changed():
+    network = given_module()
+    before = {name: value.clone() for name, value in network.state_dict().items()}
+    modes = [module.training for module in network.modules()]
+    kinds = [type(module) for module in network.modules()]
+    needed = [parameter.requires_grad for parameter in network.parameters()]
+    classifier = FineTuneClassifier(network, activation="arelu", epochs=1, random_state=0).fit(X, Y)
+    assert classifier.model is network
+    assert classifier.network_ is not network
+    assert all(torch.equal(before[name], value) for name, value in network.state_dict().items())
+    assert modes == [module.training for module in network.modules()]
+    assert kinds == [type(module) for module in network.modules()]
+    assert needed == [parameter.requires_grad for parameter in network.parameters()]
+    assert all(parameter.grad is None for parameter in network.parameters())
+
+
+def test_a_module_is_cloned_pickled_and_searched_over():
+    network = given_module()
+    classifier = FineTuneClassifier(network, epochs=2, random_state=0)
+    again = clone(classifier)
+    assert again.model is not network
+    expected = classifier.fit(X, Y).predict_proba(X)
+    np.testing.assert_array_equal(again.fit(X, Y).predict_proba(X), expected)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(classifier)).predict_proba(X), expected)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(again)).fit(X, Y).predict_proba(X), expected)
+    assert "Tiny" in repr(classifier)
+    search = GridSearchCV(classifier, {"activation": ["own", Squareplus], "model": [network, Tiny]}, cv=2).fit(X, Y)
+    assert len(search.cv_results_["params"]) == 4
+    assert np.isfinite(search.cv_results_["mean_test_score"]).all()
+
+
+def test_an_activation_may_be_a_class():
+    """By class or by place the network is the same; rows of numbers take a class too."""
+    options = {"epochs": 1, "random_state": 0}
+    by_class = FineTuneClassifier(TINY, activation=Squareplus, **options).fit(X, Y)
+    by_place = FineTuneClassifier(TINY, activation="tests.own_parts:Squareplus", **options).fit(X, Y)
+    assert any(isinstance(module, Squareplus) for module in by_class.network_.modules())
+    np.testing.assert_array_equal(by_class.predict_proba(X), by_place.predict_proba(X))
+    rows = X.reshape(24, -1)[:, :5] / 255.0
+    assert FineTuneClassifier(activation=Squareplus, **options).fit(rows, Y).predict(rows).shape == (24,)

@@ -9,6 +9,8 @@ from torch import nn
 from arelu_meta.data.imageset import ImageSet
 from arelu_meta.errors import InputError
 from arelu_meta.pretrained.networks import build_network, find_model
+from tests.own_parts import TinyNet
+from tests.tiny_networks import Tiny, tiny
 
 IMAGES = ImageSet("noise", torch.zeros(4, 3, 28, 28, dtype=torch.uint8), torch.tensor([0, 1, 0, 1]), ("a", "b"))
 
@@ -21,7 +23,9 @@ IMAGES = ImageSet("noise", torch.zeros(4, 3, 28, 28, dtype=torch.uint8), torch.t
         ("arelu_meta/resnet18", "arelu_meta"),
         ("mnist_conv", "arelu_meta"),
         ("levit_128s", "timm"),
-        ("tests.tiny_networks:tiny", "function"),
+        ("tests.tiny_networks:tiny", "own"),
+        (Tiny, "own"),
+        (Tiny(), "own"),
     ],
 )
 def test_family(name, place):
@@ -60,6 +64,30 @@ def test_a_method_of_a_class_and_options():
     assert (made.in_features, made.out_features) == (2, 3)
     with pytest.raises(InputError, match="tiny cannot be built with depth=3"):
         build_network(find_model("tests.tiny_networks:tiny"), {"depth": 3}, images=IMAGES, state={})
+
+
+def test_a_module_is_copied_and_a_class_or_function_called():
+    given = Tiny()
+    copied = build_network(find_model(given), {}, images=IMAGES, state={})
+    assert copied is not given
+    for own, others in zip(given.state_dict().values(), copied.state_dict().values(), strict=True):
+        assert torch.equal(own, others)
+        assert own.data_ptr() != others.data_ptr()
+    for builder in (Tiny, tiny, "tests.tiny_networks:Tiny"):
+        assert build_network(find_model(builder), {"width": 3}, images=IMAGES, state={}).first.out_channels == 3
+    with pytest.raises(InputError, match=r"`model_options` {'width': 3} are for what builds a network"):
+        build_network(find_model(given), {"width": 3}, images=IMAGES, state={})
+    with pytest.raises(InputError, match=r"model is a int; give a name, a torch.nn.Module, a class or a function"):
+        find_model(3)
+
+
+def test_one_that_takes_what_ours_take_is_called_as_ours_are():
+    """Three channels of 28x28 pixels, two classes, a choice of activation."""
+    for given in ("tests.own_parts:TinyNet", TinyNet):
+        network = build_network(find_model(given), {"activation": "tanh", "width": 5}, images=IMAGES, state={})
+        assert isinstance(network.act, nn.Tanh)
+        assert network.hidden.weight.shape == (5, 3 * 28 * 28)
+        assert network.head.out_features == 2
 
 
 def test_side_outputs_are_left_out():

@@ -58,7 +58,29 @@ def test_controls_decide_what_it_is():
     assert sentences(sweep(gain)).endswith(
         ". Without gain it is worse; without learning, or without shape and learning, no difference is detectable."
     )
-    assert "Of 3 arms beside arelu, 2 are detectably better than relu and 0 worse." in evidence(sweep(gain))
+    words = r"Of 3 arms beside arelu, 2 are detectably better than relu \((\w+) and (\w+)\) and 0 worse\."
+    assert sorted(re.search(words, evidence(sweep(gain))).groups()) == ["arelu_frozen", "relu_gain"]
+
+
+SQUAREPLUS = "mymod:Squareplus"
+
+
+def test_the_verdict_is_about_the_arm_that_is_named():
+    """arelu is as good as relu and squareplus ten points worse; the first sentence is about the one that is named."""
+    arms = {"relu": 60.0, "arelu": 60.0, SQUAREPLUS: 50.0}
+    named = sweep(arms, arm_sd=0.5, explained=SQUAREPLUS, controls={})
+    assert sentences(named).startswith(f"{SQUAREPLUS} is detectably worse than relu on test/accuracy: −")
+    assert "Of 1 arm beside mymod:Squareplus, 0 are detectably better than relu and 0 worse." in evidence(named)
+    default = sweep(arms, arm_sd=0.5, controls={})
+    assert sentences(default).startswith("No difference between arelu and relu is detectable on test/accuracy")
+    assert f"Of 1 arm beside arelu, 0 are detectably better than relu and 1 worse ({SQUAREPLUS})." in evidence(default)
+
+
+def test_many_arms_are_counted_and_not_named():
+    many = {"relu": 60.0, "arelu": 60.0, "a": 80.0, "b": 80.0, "c": 80.0, "d": 80.0, "e": 40.0, "f": 40.0}
+    found = evidence(sweep(many, arm_sd=0.3, controls={}))
+    words = "Of 6 arms beside arelu, 4 are detectably better than relu and 2 worse ("
+    assert found.partition(words)[2].startswith(("e and f)", "f and e)"))
 
 
 def test_no_advantage_nothing_to_explain():

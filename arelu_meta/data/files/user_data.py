@@ -1,8 +1,8 @@
-"""Data of the user: a folder, an `.npz`, or a function that returns arrays or a torch Dataset.
+"""Data of the user: a folder, an `.npz`, or what a function returned: arrays or a torch Dataset.
 
-load_user_data("birds/")                class folders, with train/validation/test above them or not; or a CSV of splits
-load_user_data("birds.npz")             x, y or x_train, y_train, x_test, y_test
-load_user_data("mypackage.birds:load")  a function that returns (x, y), a dict of arrays, a torch Dataset or an ImageSet
+load_user_data("birds/")        class folders, with train/validation/test above them or not; or a CSV of splits
+load_user_data("birds.npz")     x, y or x_train, y_train, x_test, y_test
+as_image_set(load(), "birds")   of a function: (x, y), a dict of arrays, a torch Dataset or an ImageSet
 
 Arrays are x (N, H, W), (N, H, W, C) or (N, C, H, W) with 1 or 3 channels, uint8 or floats in [0, 1]; and y (N,), whole
 numbers from 0 on or strings.
@@ -24,7 +24,6 @@ from arelu_meta.data.files import checksums
 from arelu_meta.data.files.image_folders import GREY_MODES, read_folder
 from arelu_meta.data.imageset import ImageSet, Provenance
 from arelu_meta.errors import InputError, first_line
-from arelu_meta.registry import load_attribute
 
 CHANNELS = (1, 3)
 SUFFIXES = {"train": ("_train",), "validation": ("_validation", "_val"), "test": ("_test",)}
@@ -33,7 +32,7 @@ Array = np.ndarray[Any, Any]
 
 
 def load_user_data(source: str | Path, *, image_size: int | None = None) -> ImageSet:
-    """Read images from a folder, an `.npz` or a function; `image_size` resizes the files of a folder."""
+    """Read images from a folder or an `.npz`; `image_size` resizes the files of a folder."""
     path = Path(os.path.expanduser(source))
     if image_size is not None and image_size < 1:
         raise InputError(f"image_size must be at least 1, not {image_size}")
@@ -43,40 +42,23 @@ def load_user_data(source: str | Path, *, image_size: int | None = None) -> Imag
         raise InputError(
             f"image_size= resizes the image files of a folder, not {str(source)!r}; resize the arrays instead"
         )
-    if path.is_file():
-        if path.suffix != ".npz":
-            raise InputError(
-                f"{path} is not an .npz; give an .npz, a folder of class folders, or package.module:function"
-            )
-        return read_npz(path)
-    if is_target(str(source)):
-        return call_function(str(source))
-    raise InputError(f"{str(source)!r} is neither a folder, a file nor package.module:function; check the spelling")
+    if path.suffix != ".npz":
+        raise InputError(f"{path} is not an .npz; give an .npz, a folder of class folders, or package.module:function")
+    return read_npz(path)
 
 
-def is_target(source: str) -> bool:
-    """Whether a name has the form `package.module:function`."""
-    module, colon, function = source.partition(":")
-    return bool(colon) and function.isidentifier() and all(part.isidentifier() for part in module.split("."))
-
-
-def call_function(target: str) -> ImageSet:
-    """Call `package.module:function` and make an image set of what it returns."""
-    function = load_attribute(target)
-    if not callable(function):
-        kind = type(function).__name__
-        raise InputError(f"{target} is a {kind}, not a function; name one that returns arrays or a Dataset")
-    result = function()
+def as_image_set(result: Any, source: str) -> ImageSet:
+    """Make an image set of what a function returned; `source` is its name or place."""
     if isinstance(result, ImageSet):
         return result
-    name, provenance = target.partition(":")[2], Provenance(source=target)
+    name, provenance = source.rpartition(":")[2], Provenance(source=source)
     if isinstance(result, Mapping):
         return from_arrays(result, name=name, provenance=provenance)
     if isinstance(result, tuple) and len(result) == 2:
         return from_arrays({"x": result[0], "y": result[1]}, name=name, provenance=provenance)
     if hasattr(result, "__len__") and hasattr(result, "__getitem__"):
         return _from_dataset(result, name=name, provenance=provenance)
-    raise InputError(f"{target} returned a {type(result).__name__}; return (x, y), a dict of arrays or a torch Dataset")
+    raise InputError(f"{source} returned a {type(result).__name__}; return (x, y), a dict of arrays or a torch Dataset")
 
 
 def _from_dataset(dataset: Any, *, name: str, provenance: Provenance) -> ImageSet:

@@ -5,7 +5,6 @@ from typing import Any
 import torch
 from torch import nn
 
-from arelu_meta import activations, backbones
 from arelu_meta.console import progress
 from arelu_meta.data.augment import augment
 from arelu_meta.data.batches import Batches
@@ -15,12 +14,13 @@ from arelu_meta.errors import InputError
 from arelu_meta.kinds.classify.result import ClassifyResult
 from arelu_meta.kinds.classify.spec import ClassifySpec
 from arelu_meta.kinds.execution import TrainingExecution
+from arelu_meta.kinds.networks import build_classifier
 from arelu_meta.kinds.results import name_of
-from arelu_meta.kinds.sections import NetworkSection, OptimizationSection
+from arelu_meta.kinds.sections import OptimizationSection
 from arelu_meta.kinds.session import load_split, machine
 from arelu_meta.kinds.supervised import Measure, Prepared, run_supervised
 from arelu_meta.metrics import accuracy
-from arelu_meta.seeding import generator, global_stream
+from arelu_meta.seeding import generator
 from arelu_meta.training.losses import Loss, cross_entropy
 from arelu_meta.training.supervised import SupervisedTrainer, predict
 
@@ -67,22 +67,6 @@ def prepare(
         fused=execution.fused,
     )
     return Prepared(split, trainer, accuracy_measure(trainer.loss))
-
-
-def build_classifier(section: NetworkSection, images: ImageSet, *, seed: int) -> nn.Module:
-    """Build a network for an image set, its initial weights the same for every activation."""
-    backbones.check_options(section.backbone, section.backbone_options)
-    norm = {} if section.norm is None else {"norm": section.norm}
-    with global_stream(seed, "weights"):
-        return backbones.build(
-            section.backbone,
-            activation=activations.factory(section.activation, **section.activation_options),
-            channels=images.channels,
-            image_size=images.image_size,
-            classes=len(images.class_names),
-            **norm,
-            **section.backbone_options,
-        )
 
 
 def accuracy_measure(loss: Loss, *, result: type[ClassifyResult] = ClassifyResult) -> Measure:

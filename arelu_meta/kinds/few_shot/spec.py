@@ -19,9 +19,10 @@ from arelu_meta.kinds.sections import (
     Spec,
     registered,
 )
+from arelu_meta.registry import is_target
 
-MethodName = Annotated[str, registered("method", learners.names)]
-EngineName = Annotated[str, registered("engine", learners.engines.names)]
+MethodName = Annotated[str, registered("method", learners.names, outside=is_target)]
+EngineName = Annotated[str, registered("engine", learners.engines.names, outside=lambda _name: False)]
 
 
 class EpisodeSection(Section):
@@ -43,7 +44,7 @@ class MetaTrainingSection(Section):
     """How the learner is trained over episodes."""
 
     method: MethodName = "maml"
-    """meta-learning method, by name"""
+    """meta-learning method, by name or package.module:Class"""
     engine: EngineName = "func"
     """what computes the inner loop: func, higher, learn2learn"""
     iterations: Count = 100

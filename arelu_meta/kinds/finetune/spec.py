@@ -2,10 +2,10 @@
 
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import Field, model_validator
 
 from arelu_meta import activations
-from arelu_meta.errors import InputError, unknown
+from arelu_meta.errors import InputError
 from arelu_meta.kinds.sections import (
     DataSection,
     ImageShapeSection,
@@ -15,16 +15,16 @@ from arelu_meta.kinds.sections import (
     OptionalCount,
     Section,
     SupervisedSpec,
+    registered,
 )
+from arelu_meta.registry import is_target
 
 OWN = "own"  # the activations that the network comes with
 NO_WEIGHTS = "none"
 
 
-def _own_or_registered(name: str) -> str:
-    if name != OWN and name not in activations.names() and ":" not in name:
-        raise unknown("activation", name, [OWN, *activations.names()])
-    return name
+def _activations() -> list[str]:
+    return [OWN, *activations.names()]
 
 
 class PretrainedSection(Section):
@@ -38,7 +38,7 @@ class PretrainedSection(Section):
     """start: a .safetensors or .pth file, a published weights name (DEFAULT), an MLflow URI; none: untrained"""
     head: str = ""
     """path of the layer that gives the logits, where it cannot be found"""
-    activation: Annotated[str, AfterValidator(_own_or_registered)] = OWN
+    activation: Annotated[str, registered("activation", _activations, outside=is_target)] = OWN
     """activation that replaces the network's, call site by call site; own: as they are"""
     activation_options: dict[str, Option] = Field(default_factory=dict)
     """options of the activation, as key=value"""

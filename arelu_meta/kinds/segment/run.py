@@ -5,20 +5,20 @@ from typing import Any
 import torch
 from torch import nn
 
-from arelu_meta import activations, backbones
 from arelu_meta.console import progress
 from arelu_meta.data.batches import MaskBatches
 from arelu_meta.data.imageset import ImageSet
 from arelu_meta.data.splits import Split
 from arelu_meta.errors import InputError
 from arelu_meta.kinds.execution import TrainingExecution
+from arelu_meta.kinds.networks import build_segmenter
 from arelu_meta.kinds.results import name_of
 from arelu_meta.kinds.segment.result import SegmentResult
 from arelu_meta.kinds.segment.spec import SegmentSpec
 from arelu_meta.kinds.session import load_split, machine
 from arelu_meta.kinds.supervised import Measure, Prepared, run_supervised
 from arelu_meta.metrics import volume_dice
-from arelu_meta.seeding import generator, global_stream
+from arelu_meta.seeding import generator
 from arelu_meta.training.losses import dice_loss
 from arelu_meta.training.supervised import SupervisedTrainer, predict
 
@@ -56,17 +56,8 @@ def prepare(
     batches = MaskBatches(split.train, spec.training.batch_size, generator(spec.seed, "batches"), affine=affine)
     if split.train.groups is None:
         raise InputError(f"{split.train.name} names no patients, and the result is judged patient by patient")
-    with global_stream(spec.seed, "weights"):
-        network = backbones.build(
-            spec.network.backbone,
-            activation=activations.factory(spec.network.activation, **spec.network.activation_options),
-            channels=split.train.channels,
-            image_size=split.train.image_size,
-            classes=1,
-            filters=spec.network.filters,
-        ).to(device)
     trainer = SupervisedTrainer(
-        network,
+        build_segmenter(spec.network, split.train, seed=spec.seed).to(device),
         batches,
         dice_loss,
         **spec.training.trainer_options(),

@@ -23,7 +23,7 @@ class SegmentNetworkSection(Section):
     """The network and its activation."""
 
     backbone: SegmentationBackboneName = "unet"
-    """network, by name"""
+    """network, by name or package.module:Class"""
     filters: Count = 32
     """feature maps of the network's first level"""
     activation: ActivationName = "arelu"

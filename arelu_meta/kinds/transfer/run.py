@@ -12,8 +12,9 @@ from arelu_meta.data import splits
 from arelu_meta.data.inputs import fit_images
 from arelu_meta.data.splits import Split
 from arelu_meta.errors import InputError
-from arelu_meta.kinds.classify.run import accuracy_on, build_classifier, classifier_trainer
+from arelu_meta.kinds.classify.run import accuracy_on, classifier_trainer
 from arelu_meta.kinds.execution import Execution
+from arelu_meta.kinds.networks import build_classifier
 from arelu_meta.kinds.sections import InputSection, OptimizationSection
 from arelu_meta.kinds.session import EVALUATION_SEED, Session, machine, open_session, without_statistics
 from arelu_meta.kinds.supervised import training_stage

@@ -1,6 +1,6 @@
 """The spec of a transfer run. Nothing here imports torch."""
 
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import model_validator
 
@@ -71,6 +71,10 @@ class TransferSpec(Spec):
         if self.training.patience is not None:
             raise InputError("patience ends a training early, and a transfer has fixed epochs; leave `patience` out")
         return self
+
+    def datasets(self) -> dict[str, dict[str, Any]]:
+        """Name the image sets of a run, with the options of their readers."""
+        return {self.domains.source: {}, self.domains.target: {}}
 
     def metrics(self) -> set[str]:
         """Name the metrics of a run that can be judged, drawn or chosen by."""

@@ -308,7 +308,7 @@ def test_function_that_returns_arrays(module):
 def test_function_that_returns_tensors_by_part(module):
     module("def load():\n    x, y = torch.rand(3, 3, 8, 8), torch.tensor([0, 1, 0])\n"
            "    return {'x_train': x, 'y_train': y, 'x_test': x, 'y_test': y}")  # fmt: skip
-    images = load_user_data("my_images:load")
+    images = data.load("my_images:load")
     assert len(images) == 6
     assert images.subsets["test"].tolist() == [3, 4, 5]
 
@@ -336,7 +336,7 @@ def load():
 )
 def test_function_that_returns_a_dataset(module, image):
     module(DATASET.format(image=image))
-    images = load_user_data("my_images:load")
+    images = data.load("my_images:load")
     assert images.images.shape == (2, 3, 8, 9)
     assert images.images.flatten(1).unique(dim=1).tolist() == [[1], [2]]
     assert [images.class_names[label] for label in images.labels.tolist()] == ["cow", "bee"]
@@ -344,18 +344,18 @@ def test_function_that_returns_a_dataset(module, image):
 
 def test_a_dataset_of_unequal_sizes(module):
     module(DATASET.format(image="torch.zeros(3, 8, 8 + i)"))
-    assert_one_line(lambda: load_user_data("my_images:load"), "(3, 8, 8) and (3, 8, 9)", "transform")
+    assert_one_line(lambda: data.load("my_images:load"), "(3, 8, 8) and (3, 8, 9)", "transform")
 
 
 def test_a_label_without_a_name(module):
     module(DATASET.format(image="torch.zeros(3, 8, 8)").replace('"ant", "bee", "cow"', '"ant", "bee"'))
-    assert_one_line(lambda: load_user_data("my_images:load"), "label 2 is outside 0..1")
+    assert_one_line(lambda: data.load("my_images:load"), "label 2 is outside 0..1")
 
 
 @pytest.mark.parametrize(
     ("text", "fragment"),
     [
-        ("load = 3", "my_images:load is a int, not a function"),
+        ("load = 3", "my_images:load is a int, not a class or a function"),
         ("def load():\n    return 3", "my_images:load returned a int; return (x, y)"),
         ("def laod():\n    return 3", "unknown attribute of my_images 'load'; did you mean 'laod'?"),
         ("class D(Dataset):\n    def __len__(self): return 0\n    def __getitem__(self, i): ...\nload = D", "is empty"),
@@ -363,7 +363,7 @@ def test_a_label_without_a_name(module):
 )
 def test_bad_functions(module, text, fragment):
     module(text)
-    assert_one_line(lambda: load_user_data("my_images:load"), fragment)
+    assert_one_line(lambda: data.load("my_images:load"), fragment)
 
 
 # What a name means
@@ -397,7 +397,7 @@ def test_options_that_do_not_fit(tmp_path):
     )
     assert_one_line(lambda: data.load(tmp_path, image_size=0), "image_size must be at least 1, not 0")
     assert_one_line(lambda: data.load(tmp_path, imagesize=8), "unknown option", "did you mean 'image_size'?")
-    assert_one_line(lambda: data.load("digits", rotations=True), "unknown option of digits 'rotations'")
+    assert_one_line(lambda: data.load("digits", rotations=True), "unknown option of digits: 'rotations'")
     assert_one_line(lambda: data.load(tmp_path / "mine.txt"), "mine.txt is not an .npz")
 
 

@@ -118,7 +118,7 @@ def test_rotations_are_new_classes_of_the_same_group(tmp_path):
 def test_rotations_through_load(tmp_path):
     write(tmp_path)
     assert len(data.load("omniglot", root=tmp_path, rotations=True).class_names) == 16
-    with pytest.raises(InputError, match="unknown option of omniglot 'rotation'; did you mean 'rotations'"):
+    with pytest.raises(InputError, match="unknown option of omniglot: 'rotation'; did you mean 'rotations'"):
         data.load("omniglot", root=tmp_path, rotation=True)
 
 

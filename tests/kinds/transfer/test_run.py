@@ -53,7 +53,7 @@ def test_fine_tuning_starts_from_the_pretrained_weights():
     result = run(transfer_spec(training={"lr": 1e-12, "epochs": 1}, report_epochs=[1]))
     rows = result.rows()
     assert rows["finetune_1"].mean == rows["no_finetune"].mean
-    from arelu_meta.kinds.classify.run import build_classifier
+    from arelu_meta.kinds.networks import build_classifier
 
     target = load_domain(NEGATIVE, 0.1, InputSection(), None)
     fresh = build_classifier(result.spec.network, target.train, seed=0)

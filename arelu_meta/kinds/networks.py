@@ -1,0 +1,90 @@
+"""The network that a spec names, built for an image set: for a run, and to see beforehand that it can be built."""
+
+import torch
+from torch import Tensor, nn
+
+from arelu_meta import activations, backbones
+from arelu_meta.data.imageset import ImageSet
+from arelu_meta.errors import InputError, first_line
+from arelu_meta.kinds.classify.spec import ClassifySpec
+from arelu_meta.kinds.few_shot.spec import FewShotSpec
+from arelu_meta.kinds.finetune.spec import OWN, FineTuneSpec
+from arelu_meta.kinds.sections import NetworkSection
+from arelu_meta.kinds.segment.spec import SegmentNetworkSection, SegmentSpec
+from arelu_meta.kinds.transfer.spec import TransferSpec
+from arelu_meta.seeding import global_stream
+
+
+def build_classifier(section: NetworkSection, images: ImageSet, *, seed: int) -> nn.Module:
+    """Build a network for an image set, its initial weights the same for every activation."""
+    backbones.check_options(section.backbone, section.backbone_options)
+    norm = {} if section.norm is None else {"norm": section.norm}
+    with global_stream(seed, "weights"):
+        return backbones.build(
+            section.backbone,
+            activation=activations.factory(section.activation, **section.activation_options),
+            channels=images.channels,
+            image_size=images.image_size,
+            classes=len(images.class_names),
+            **norm,
+            **section.backbone_options,
+        )
+
+
+def build_segmenter(section: SegmentNetworkSection, images: ImageSet, *, seed: int) -> nn.Module:
+    """Build a network that marks pixels of an image set, its initial weights the same for every activation."""
+    with global_stream(seed, "weights"):
+        return backbones.build(
+            section.backbone,
+            activation=activations.factory(section.activation, **section.activation_options),
+            channels=images.channels,
+            image_size=images.image_size,
+            classes=1,
+            filters=section.filters,
+        )
+
+
+def check_few_shot(spec: FewShotSpec, images: ImageSet) -> None:
+    """Build the network and its learner, and answer two images of a set."""
+    from arelu_meta.kinds.few_shot.model import build_learner
+
+    learner = build_learner(spec, images.channels, images.image_size)
+    _check_logits(learner.network, images, (spec.episode.ways,), spec.network.backbone)
+
+
+def check_classifier(spec: ClassifySpec | TransferSpec, images: ImageSet) -> None:
+    """Build the network and classify two images of a set."""
+    network = build_classifier(spec.network, images, seed=spec.seed)
+    _check_logits(network, images, (len(images.class_names),), spec.network.backbone)
+
+
+def check_segmenter(spec: SegmentSpec, images: ImageSet) -> None:
+    """Build the network and mark two images of a set."""
+    network = build_segmenter(spec.network, images, seed=spec.seed)
+    _check_logits(network, images, (1, *images.image_size), spec.network.backbone)
+
+
+def check_finetuned(spec: FineTuneSpec, images: ImageSet) -> None:
+    """Build the network and its activation; what images it takes is known with its weights alone."""
+    from arelu_meta.pretrained.networks import build_network, find_model
+
+    section = spec.network
+    if section.activation != OWN:
+        activations.build(section.activation, **section.activation_options)
+    build_network(find_model(section.model), section.model_options, images=images, state={})
+
+
+@torch.no_grad()
+def _check_logits(network: nn.Module, images: ImageSet, shape: tuple[int, ...], backbone: str) -> None:
+    x = torch.zeros(2, images.channels, *images.image_size)
+    if x.is_meta:
+        return  # networks of ours, whose answers are tested
+    try:
+        with torch.random.fork_rng(devices=[]):
+            logits = network.train()(x)
+    except (RuntimeError, ValueError, TypeError, IndexError, AttributeError) as error:
+        size = "x".join(map(str, x.shape[1:]))
+        raise InputError(f"backbone {backbone!r} cannot take images of {size}: {first_line(error)}") from error
+    found = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
+    if found != (2, *shape):
+        raise InputError(f"backbone {backbone!r} gives {found} for 2 images; it must give logits {(2, *shape)}")

@@ -1,0 +1,43 @@
+"""The network of a spec: built alike for a run and before it."""
+
+import pytest
+import torch
+
+from arelu_meta.data.imageset import ImageSet
+from arelu_meta.errors import InputError
+from arelu_meta.kinds.networks import build_classifier, build_segmenter, check_classifier, check_segmenter
+from tests.supervised_runs import classify_spec, segment_spec
+
+IMAGES = ImageSet("noise", torch.zeros(3, 1, 32, 32, dtype=torch.uint8), torch.arange(3), ("a", "b", "c"))
+
+
+def test_initial_weights_are_those_of_the_seed_whatever_the_activation():
+    spec = classify_spec()
+    relu, arelu, other = (
+        build_classifier(spec.network.model_copy(update={"activation": name}), IMAGES, seed=seed)
+        for name, seed in (("relu", 1), ("arelu", 1), ("relu", 2))
+    )
+    weights = dict(arelu.named_parameters())
+    for (name, weight), others in zip(relu.named_parameters(), other.parameters(), strict=True):
+        assert torch.equal(weights[name], weight)
+        assert not torch.equal(weight, others)
+    assert relu(IMAGES.pixels(torch.arange(3))).shape == (3, 3)
+
+
+def test_a_segmenter_marks_every_pixel():
+    spec = segment_spec()
+    network = build_segmenter(spec.network, IMAGES, seed=0)
+    assert network(IMAGES.pixels(torch.arange(3))).shape == (3, 1, 32, 32)
+    check_segmenter(spec, IMAGES)
+
+
+def test_the_random_numbers_of_others_stay():
+    state = torch.get_rng_state()
+    check_classifier(classify_spec(network={"backbone": "tests.own_parts:TinyNet"}), IMAGES)
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_logits_of_another_number_are_refused():
+    spec = classify_spec(network={"backbone": "tests.own_parts:wrong_logits"})
+    with pytest.raises(InputError, match=r"wrong_logits' gives \(2, 4\) for 2 images; it must give logits \(2, 3\)"):
+        check_classifier(spec, IMAGES)
