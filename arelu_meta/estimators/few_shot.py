@@ -143,8 +143,8 @@ class FewShotClassifier(ImageClassifier):
 def _images(X: ArrayLike, model: FewShotModel) -> Tensor:  # noqa: N803
     """Bring X to (n, C, H, W) as the model takes it; the pixels keep their kind, which the model checks."""
     pixels = check_array(X, dtype="numeric", ensure_2d=False, allow_nd=True, input_name="X")
-    shape = (model.channels, *model.image_size)
-    accepted = [shape, (math.prod(shape),)] + ([model.image_size] if model.channels == 1 else [])
+    shape = (model.inputs.channels, *model.inputs.size)
+    accepted = [shape, (math.prod(shape),)] + ([model.inputs.size] if model.inputs.channels == 1 else [])
     if pixels.shape[1:] not in accepted:
         kinds = " or ".join(f"(n, {', '.join(str(size) for size in sizes)})" for sizes in accepted)
         raise InputError(f"X is {pixels.shape}; the model takes {kinds}")

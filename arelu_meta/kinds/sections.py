@@ -241,6 +241,8 @@ class Spec(Section):
             section, _, key = name.partition(".")
             if content[section][key] == type(getattr(self, section)).model_fields[key].get_default():
                 del content[section][key]
+                if not content[section]:  # a section that came later as a whole
+                    del content[section]
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
     def flat(self) -> dict[str, Any]:

@@ -49,7 +49,7 @@ def test_every_method_runs_from_its_spec(store_uri, method):
 
 @pytest.mark.usefixtures("store")
 def test_floors_keep_their_random_weights():
-    from arelu_meta.kinds.few_shot.model import build_learner
+    from arelu_meta.kinds.few_shot.settings import build_learner
 
     spec = tiny_spec(method="features")
     fresh = build_learner(spec, 1, (28, 28)).network.state_dict()

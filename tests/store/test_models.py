@@ -85,7 +85,7 @@ def test_an_archive_with_code_in_it_is_refused_and_not_run(stored, tmp_path, cap
     """MLflow's look at the archive finds the pickle before torch opens it."""
     copy = tmp_path / "model"
     shutil.copytree(models.download_model(f"runs:/{stored[0]}/model"), copy)
-    (copy / "data" / "model.pt2").write_bytes(PICKLE)
+    (copy / "data" / "model" / "model.pt2").write_bytes(PICKLE)
     with pytest.raises(InputError, match="is refused: ") as raised:
         open_model(copy).program()
     assert "\n" not in str(raised.value)

@@ -8,6 +8,12 @@ from arelu_meta.analysis.estimates import Estimate, mean_interval
 from arelu_meta.kinds.few_shot.spec import FewShotSpec
 from arelu_meta.kinds.results import HELD_OUT, UNVERIFIED, Result, block, trained_on, where_to_look
 
+PIXELS = {
+    "standardise": "standardised by mean and deviation of the training images",
+    "unit": "in [0, 1], not standardised",
+    "none": "as stored, 0 to 255",
+}
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class FewShotResult(Result):
@@ -53,6 +59,7 @@ class FewShotResult(Result):
             ("chance", f"{100 * self.chance:.2f} %"),
             ("held out", HELD_OUT[self.held_out]),
             ("queries", seen),
+            ("pixels", PIXELS[spec.fit.normalise]),
         ]
         if not self.verified:
             rows.append(UNVERIFIED)
