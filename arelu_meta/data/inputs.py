@@ -79,8 +79,9 @@ def from_metadata(metadata: Mapping[str, str] | None) -> Inputs | None:
 
 def from_values(values: Mapping[str, Any]) -> Inputs:
     """Make inputs of plain values; files of earlier versions lack some, and know other keys besides."""
-    known = {name: values[name] for name in Inputs.__dataclass_fields__ if name in values}
-    return Inputs(**{name: tuple(value) if isinstance(value, list) else value for name, value in known.items()})
+    known: dict[str, Any] = {name: values[name] for name in Inputs.__dataclass_fields__ if name in values}
+    known |= {name: tuple(value) for name, value in known.items() if isinstance(value, list)}
+    return Inputs(**known)
 
 
 def inputs_of(images: ImageSet, *, resize: Resize = "scale", read_size: int = 0) -> Inputs:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from arelu_meta import activations, backbones, data
+from arelu_meta.console.flags import CheckedType
 from arelu_meta.errors import InputError, unknown
 
 Protocol = Literal["sound", "paper"]
@@ -45,7 +46,7 @@ SegmentationBackboneName = Annotated[str, registered("backbone", partial(backbon
 DatasetName = Annotated[str, registered("dataset", data.names)]
 
 
-class Section(BaseModel):
+class Section(BaseModel, metaclass=CheckedType):
     """A group of settings that refuses unknown keys and cannot be changed."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)

@@ -206,8 +206,8 @@ def log_few_shot_model(client: MlflowClient, run_id: str, folder: Path) -> None:
 
 def _signature(class_names: tuple[str, ...]) -> ModelSignature:
     """Declare answers; inputs of many forms cannot be declared, and would be refused before the model can say why."""
-    columns = [ColSpec(AnyType(), "class"), ColSpec("float", "probability")]
-    return ModelSignature(outputs=Schema(columns + [ColSpec("float", f"probability_{name}") for name in class_names]))
+    names = ["probability", *(f"probability_{name}" for name in class_names)]
+    return ModelSignature(outputs=Schema([ColSpec(AnyType(), "class"), *(ColSpec("float", name) for name in names)]))
 
 
 def _log_model(

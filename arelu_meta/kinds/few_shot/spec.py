@@ -112,7 +112,7 @@ class FewShotSpec(Spec):
         seed: seed of every random stream.
 
     Raises:
-        pydantic.ValidationError: a setting is unknown, out of range, or does not go with another.
+        InputError: a setting is unknown, out of range, or does not go with another.
 
     Example:
         >>> spec = FewShotSpec(task="mine", data={"dataset": "digits"}, episode={"ways": 3, "shots": 2})
