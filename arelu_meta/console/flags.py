@@ -147,12 +147,13 @@ class CheckedType(ModelMetaclass):
     arelu_meta.errors.InputError: Size: side = 0.5 must be a valid integer, got a number with a fractional part
     """
 
-    def __call__(cls, *arguments: Any, **values: Any) -> Any:
+    def __call__(self, *arguments: Any, **values: Any) -> Any:
         """Make a model; models inside it are made without such a call, so that the line is the outermost model's."""
         try:
             return super().__call__(*arguments, **values)
         except ValidationError as error:
-            raise InputError(_one_line(cls, error.errors()[0], cls.__name__, python=True)) from None
+            model: Any = self
+            raise InputError(_one_line(model, error.errors()[0], model.__name__, python=True)) from None
 
 
 def _one_line(model: type[BaseModel], problem: ErrorDetails, where: str, *, python: bool = False) -> str:

@@ -119,16 +119,18 @@ class FewShotModel:
         Args:
             folder: where it is written; made where it is missing.
         """
+        from arelu_meta.kinds.few_shot.traced import foreign_classes, save_traced, settings_of_graph
         from arelu_meta.store import models  # brings MLflow: two seconds that using a model need not wait
 
         folder.mkdir(parents=True, exist_ok=True)
         models.save_weights(self.learner.state().state_dict(), folder / models.WEIGHTS_FILE, self.inputs)
-        values = {"settings": self.settings.values(), "transductive": self.transductive}
-        from arelu_meta.kinds.few_shot.traced import foreign_classes, save_traced
-
-        if foreign := foreign_classes(self.learner.network):
-            reason = save_traced(self.learner, self.settings, self.inputs, folder / models.GRAPH_FILE)
-            values |= {"own_code": foreign, "not_traced": reason}
+        settings, own = self.settings, foreign_classes(self.learner.network)
+        values: dict[str, Any] = {"transductive": self.transductive}
+        if own:
+            reason = save_traced(self.learner, settings_of_graph(settings), self.inputs, folder / models.GRAPH_FILE)
+            settings = settings if reason else settings_of_graph(settings)
+            values |= {"own_code": own, "not_traced": reason}
+        values["settings"] = settings.values()
         (folder / models.FEW_SHOT_FILE).write_text(json.dumps(values, indent=2) + "\n")
 
     @classmethod

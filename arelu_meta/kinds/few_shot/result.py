@@ -15,7 +15,7 @@ PIXELS = {
 }
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class FewShotResult(Result):
     """A trained network and its accuracy on the fixed test episodes.
 
@@ -37,6 +37,11 @@ class FewShotResult(Result):
     def test(self) -> Estimate:
         """Test accuracy after the last step, with the 95 % interval over episodes."""
         return mean_interval(self.episodes[:, -1])
+
+    @property
+    def headline(self) -> str:
+        """Test accuracy with its interval."""
+        return f"test accuracy {self.test.percent()}"
 
     @property
     def by_step(self) -> list[Estimate]:

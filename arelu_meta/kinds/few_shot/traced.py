@@ -2,6 +2,9 @@
 
 import copy
 from collections.abc import Callable, Mapping
+from contextlib import redirect_stderr
+from dataclasses import replace
+from io import StringIO
 from pathlib import Path
 
 import torch
@@ -14,6 +17,7 @@ from arelu_meta.errors import first_line
 from arelu_meta.kinds.few_shot.settings import LearnerSettings
 from arelu_meta.learners.learner import GradientLearner, Learner
 from arelu_meta.store import models
+from arelu_meta.store.connection import quiet
 
 OURS = ("torch", "arelu_meta")  # packages that are there wherever a model is loaded
 TOLERANCE = 1e-3  # of probabilities: the graph's operations add up in another order
@@ -44,6 +48,13 @@ class FeaturesNetwork(nn.Module):
         return self.graph(x)
 
 
+def settings_of_graph(settings: LearnerSettings) -> LearnerSettings:
+    """Let engine `func` adapt it where it can: `higher` patches modules, which those of a graph do not bear."""
+    if settings.inner_loop.get("inner_optimizer", "sgd") != "sgd":
+        return settings
+    return replace(settings, engine="func")
+
+
 def foreign_classes(network: nn.Module) -> list[str]:
     """Name the classes in a network that are code of one's own: neither torch's nor ours."""
     kinds = {type(module) for module in network.modules()}
@@ -69,7 +80,8 @@ def save_traced(learner: Learner, settings: LearnerSettings, inputs: Inputs, pat
     network = copy.deepcopy(learner.network.eval()).cpu()
     device = next(learner.network.parameters()).device
     try:
-        program = models.trace(network if by_gradient else FeaturesForward(network), x)
+        with quiet(), redirect_stderr(StringIO()):  # the exporter writes the whole graph where it fails
+            program = models.trace(network if by_gradient else FeaturesForward(network), x)
         traced = _learner(
             program, settings, {name: value.cpu() for name, value in learner.state().state_dict().items()}
         )
