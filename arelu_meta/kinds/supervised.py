@@ -76,9 +76,8 @@ def run_supervised(
     Args:
         spec, execution, bar: what the run is, how it is carried out, and how it shows its progress.
         prepared: images, trainer and measure of the spec.
-        name: of the MLflow run.
+        name, tags: of the MLflow run.
         shape: how the images were brought to their shape, as is stored with the network.
-        tags: further tags of the MLflow run.
         log_layers: whether statistics of activation layers are logged after each epoch.
         keep_model: whether the network is stored as an MLflow model.
         start_metrics, start_texts: metrics and texts by path that are known before training.
@@ -106,8 +105,7 @@ def run_supervised(
         if processes.rank() == 0:
             _record(result, prepared.measure, split.test, layers, session.tracker)
             if keep_model:
-                inputs = inputs_of_run(split.test, shape, spec.data)
-                session.tracker.log_network(result.network, split.test, inputs)
+                session.tracker.log_network(result.network, split.test, inputs_of_run(split.test, shape, spec.data))
         return result
 
 

@@ -37,16 +37,15 @@ from arelu_meta.data.inputs import METADATA_KEY, Inputs, from_metadata, inputs_o
 from arelu_meta.data.raw_images import ACCEPTED
 from arelu_meta.errors import InputError, first_line
 from arelu_meta.store.connection import quiet, read_artifact, store_uri
+from arelu_meta.store.graphs import GRAPH_FILE, read_graph, trace
 from arelu_meta.store.run_folder import CHECKPOINT, RunFolder
 
 WEIGHTS_FILE = "weights.safetensors"
-GRAPH_FILE = "model.pt2"
 FEW_SHOT_FILE = "few_shot.json"  # what is learned in an episode, and how
 NETWORK_LOADER = "arelu_meta.store.served"  # the module whose `_load_pyfunc` MLflow calls
 FEW_SHOT_LOADER = "arelu_meta.kinds.few_shot.model"
 _FEW_SHOT_LOADERS = (FEW_SHOT_LOADER, "arelu_meta.few_shot_model")  # the second in models stored up to version 0.1
 ANSWERS = "a table: class, probability, and probability_NAME for each class"
-_ALLOW_PICKLE = "MLFLOW_ALLOW_PICKLE_DESERIALIZATION"
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,10 +81,14 @@ class StoredModel:
             InputError: it has no graph (a few-shot model adapts before it answers), or it is refused.
 
         """
+        return read_graph(self.graph(), self.source)
+
+    def graph(self) -> Path:
+        """Give the file of the traced graph; `program` has the errors."""
         graphs = list(self.folder.rglob(GRAPH_FILE))
         if len(graphs) != 1 or (self.folder / FEW_SHOT_FILE).is_file():
             raise InputError(f"{self.source} holds no network of classify, finetune or segment; name a run of these")
-        return read_graph(graphs[0], self.source)
+        return graphs[0]
 
     def network(self) -> nn.Module:
         """Give the network in evaluation mode, its layers by the names they had in training.
@@ -155,11 +158,6 @@ def save_weights(state: Mapping[str, Tensor], path: Path, inputs: Inputs, class_
     save_file(plain, path, metadata=inputs.metadata(class_names))
 
 
-def trace(network: nn.Module, example: Tensor) -> ExportedProgram:
-    """Trace a network in evaluation mode on some images, two at least; the graph takes any number of them."""
-    return torch.export.export(network, (example,), dynamic_shapes=({0: torch.export.Dim.AUTO},))
-
-
 def log_network(
     client: MlflowClient, run_id: str, network: nn.Module, images: ImageSet, inputs: Inputs | None = None
 ) -> None:
@@ -177,6 +175,7 @@ def log_network(
             client,
             run_id,
             save_model=_save_in_two_flavours,
+            validate_serving_input=False,  # MLflow would load the model and ask it, which takes seconds
             loader_module=NETWORK_LOADER,
             data_path=str(folder),
             signature=_signature(answers),
@@ -185,8 +184,9 @@ def log_network(
         )
 
 
-def _save_in_two_flavours(path: str, mlflow_model: Model, **options: Any) -> None:
+def _save_in_two_flavours(path: str, mlflow_model: Model, *, validate_serving_input: bool, **options: Any) -> None:
     """Let `mlflow.pytorch.load_model` give the network itself, without what `served.py` does before and after it."""
+    del validate_serving_input  # for `Model.log`
     mlflow_model.add_flavor("pytorch", model_data="data/model", pytorch_version=str(torch.__version__))
     mlflow.pyfunc.save_model(path=path, mlflow_model=mlflow_model, **options)
 
@@ -249,29 +249,3 @@ def _global_tracking_uri(uri: str) -> Iterator[None]:
         mlflow.set_tracking_uri(before if environment else None)  # type: ignore[arg-type]  # None: MLflow's default
         if environment:
             os.environ["MLFLOW_TRACKING_URI"] = environment  # MLflow sets it too
-
-
-def read_graph(graph: Path, source: str) -> ExportedProgram:
-    """Read a traced graph, after MLflow looked at every record of it: torch.export.load would unpickle what it holds.
-
-    Raises:
-        InputError: the archive holds code, or cannot be read.
-    """
-    with quiet(), tempfile.TemporaryDirectory() as folder:
-        import mlflow.pytorch
-
-        wrapper = Model()
-        wrapper.add_flavor("pytorch", model_data=str(graph.parent.resolve()), pytorch_version=str(torch.__version__))
-        wrapper.save(f"{folder}/MLmodel")
-        before = os.environ.get(_ALLOW_PICKLE)
-        os.environ[_ALLOW_PICKLE] = "false"
-        try:
-            mlflow.pytorch.load_model(folder)
-        except MlflowException as error:
-            raise InputError(f"{source} is refused: {first_line(error)}") from error
-        finally:
-            if before is None:
-                del os.environ[_ALLOW_PICKLE]
-            else:
-                os.environ[_ALLOW_PICKLE] = before
-    return torch.export.load(graph)

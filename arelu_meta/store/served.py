@@ -97,9 +97,10 @@ def answer_table(probabilities: Tensor, classes: Sequence[Any]) -> "DataFrame":
 
 def _load_pyfunc(path: str) -> ServedNetwork:
     """MLflow's entry: load the network from the folder it stored."""
+    from arelu_meta.store.graphs import read_module
     from arelu_meta.store.models import open_model
 
     stored = open_model(path)
     if stored.inputs is None:
         raise InputError(f"{path} does not say what images its network takes; store it again")
-    return ServedNetwork(stored.program().module(), stored.inputs, stored.class_names)
+    return ServedNetwork(read_module(stored.graph(), stored.source), stored.inputs, stored.class_names)

@@ -120,14 +120,15 @@ class FewShotModel:
             folder: where it is written; made where it is missing.
         """
         from arelu_meta.kinds.few_shot.traced import foreign_classes, save_traced, settings_of_graph
-        from arelu_meta.store import models  # brings MLflow: two seconds that using a model need not wait
+        from arelu_meta.store import graphs, models  # brings MLflow: two seconds that using a model need not wait
 
         folder.mkdir(parents=True, exist_ok=True)
+        (folder / graphs.GRAPH_FILE).unlink(missing_ok=True)  # of a model that was saved there before
         models.save_weights(self.learner.state().state_dict(), folder / models.WEIGHTS_FILE, self.inputs)
         settings, own = self.settings, foreign_classes(self.learner.network)
         values: dict[str, Any] = {"transductive": self.transductive}
         if own:
-            reason = save_traced(self.learner, settings_of_graph(settings), self.inputs, folder / models.GRAPH_FILE)
+            reason = save_traced(self.learner, settings_of_graph(settings), self.inputs, folder / graphs.GRAPH_FILE)
             settings = settings if reason else settings_of_graph(settings)
             values |= {"own_code": own, "not_traced": reason}
         values["settings"] = settings.values()
@@ -148,10 +149,10 @@ class FewShotModel:
                 that could not be traced and is not here.
 
         """
-        from arelu_meta.store import models
+        from arelu_meta.store import graphs, models
 
         stored = models.open_model(source)
-        path, graph = stored.folder / models.FEW_SHOT_FILE, stored.folder / models.GRAPH_FILE
+        path, graph = stored.folder / models.FEW_SHOT_FILE, stored.folder / graphs.GRAPH_FILE
         if not path.is_file():
             return cls._load_earlier(stored)
         values = json.loads(path.read_text())

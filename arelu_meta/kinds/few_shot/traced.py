@@ -16,8 +16,8 @@ from arelu_meta.data.inputs import Inputs
 from arelu_meta.errors import first_line
 from arelu_meta.kinds.few_shot.settings import LearnerSettings
 from arelu_meta.learners.learner import GradientLearner, Learner
-from arelu_meta.store import models
 from arelu_meta.store.connection import quiet
+from arelu_meta.store.graphs import read_graph, trace
 
 OURS = ("torch", "arelu_meta")  # packages that are there wherever a model is loaded
 TOLERANCE = 1e-3  # of probabilities: the graph's operations add up in another order
@@ -81,7 +81,7 @@ def save_traced(learner: Learner, settings: LearnerSettings, inputs: Inputs, pat
     device = next(learner.network.parameters()).device
     try:
         with quiet(), redirect_stderr(StringIO()):  # the exporter writes the whole graph where it fails
-            program = models.trace(network if by_gradient else FeaturesForward(network), x)
+            program = trace(network if by_gradient else FeaturesForward(network), x)
         traced = _learner(
             program, settings, {name: value.cpu() for name, value in learner.state().state_dict().items()}
         )
@@ -97,7 +97,7 @@ def save_traced(learner: Learner, settings: LearnerSettings, inputs: Inputs, pat
 
 def load_traced(path: Path, settings: LearnerSettings, state: Mapping[str, Tensor], source: str) -> Learner:
     """Build the learner around a stored graph and give it its weights."""
-    return _learner(models.read_graph(path, source), settings, state)
+    return _learner(read_graph(path, source), settings, state)
 
 
 def _learner(program: ExportedProgram, settings: LearnerSettings, state: Mapping[str, Tensor]) -> Learner:

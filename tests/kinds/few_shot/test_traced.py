@@ -12,7 +12,7 @@ from arelu_meta.backbones import BackboneEntry
 from arelu_meta.errors import InputError
 from arelu_meta.kinds.few_shot.model import FewShotModel
 from arelu_meta.kinds.few_shot.traced import foreign_classes
-from arelu_meta.store.models import GRAPH_FILE
+from arelu_meta.store.graphs import GRAPH_FILE
 from tests.own_code import Branching, OwnBackbone, Squareplus
 from tests.tiny_model import CONV4, images, tiny_model
 from tests.tiny_runs import MLFLOW_WARNINGS
@@ -56,6 +56,15 @@ def test_it_adapts_where_the_code_is_not(tmp_path: Path, monkeypatch: pytest.Mon
     torch.testing.assert_close(loaded.probabilities(support, SUPPORT_Y, query), expected, rtol=1e-4, atol=1e-5)
     fewer = loaded.probabilities(support[:2], SUPPORT_Y[:2], query[:1])  # another number of images than in the trace
     torch.testing.assert_close(fewer, model.probabilities(support[:2], SUPPORT_Y[:2], query[:1]), rtol=1e-4, atol=1e-5)
+
+
+def test_a_graph_of_a_model_that_was_saved_before_is_not_taken_for_the_new_ones(tmp_path: Path):
+    for network in (OWN, {}):
+        model = tiny_model(network=network)
+        model.save(tmp_path)
+    support, query = images(6), images(4, seed=1)
+    loaded = FewShotModel.load(tmp_path)
+    assert torch.equal(loaded.probabilities(support, SUPPORT_Y, query), model.probabilities(support, SUPPORT_Y, query))
 
 
 def test_queries_that_see_each_other_still_do(tmp_path: Path):
