@@ -78,8 +78,7 @@ def run_supervised(
         prepared: images, trainer and measure of the spec.
         name, tags: of the MLflow run.
         shape: how the images were brought to their shape, as is stored with the network.
-        log_layers: whether statistics of activation layers are logged after each epoch.
-        keep_model: whether the network is stored as an MLflow model.
+        log_layers, keep_model: whether statistics of layers are logged after each epoch, and the network is stored.
         start_metrics, start_texts: metrics and texts by path that are known before training.
         result_fields: further fields of the result.
 

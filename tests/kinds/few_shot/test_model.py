@@ -270,6 +270,24 @@ def test_a_model_stored_before_its_module_moved_is_still_read(stored):
     assert torch.equal(FewShotModel.load(folder).probabilities(support, SUPPORT_Y, query), expected)
 
 
+@pytest.mark.parametrize("width", [28, 32])
+def test_a_model_of_version_0_1_is_read_where_its_data_is_not(tmp_path, width):
+    """It had the whole spec, with a data set that was a folder, and what images it takes in a file of its own."""
+    spec = tiny_spec(ways=3, method="meta_sgd").model_dump(mode="json")
+    learner = build_learner(tiny_spec(ways=3, method="meta_sgd"), 1, (28, width))
+    spec["data"]["dataset"] = "a_folder_that_is_not_here"
+    del spec["fit"]
+    (tmp_path / "spec.json").write_text(json.dumps(spec))
+    images_json = {"channels": 1, "image_size": [28, width], "mean": [0.3], "std": [0.25]}
+    (tmp_path / "images.json").write_text(json.dumps(images_json))
+    models.save_weights(learner.state().state_dict(), tmp_path / models.WEIGHTS_FILE, Inputs(1))
+    support, query = torch.rand(6, 1, 28, width), torch.rand(4, 1, 28, width)
+    learner.network.eval()
+    expected = learner.adapt((support - 0.3) / 0.25, SUPPORT_Y).logits((query - 0.3) / 0.25).softmax(-1)
+    found = FewShotModel.load(tmp_path).probabilities(support, SUPPORT_Y, query)
+    torch.testing.assert_close(found, expected)
+
+
 @pytest.mark.usefixtures("stored")
 def test_what_is_no_model_is_refused(tmp_path):
     with pytest.raises(InputError, match="no folder, MLflow run or model URI: 'nowhere'"):
@@ -283,8 +301,8 @@ def test_what_is_no_model_is_refused(tmp_path):
         FewShotModel.load(tmp_path)
 
 
-def request_body(support: Tensor, labels: Tensor, query: Tensor) -> dict[str, Any]:
-    return {"support_x": support.numpy(), "support_y": labels.numpy(), "query_x": query.numpy()}
+def request_body(support: Tensor, labels: Tensor | np.ndarray, query: Tensor) -> dict[str, Any]:
+    return {"support_x": support.numpy(), "support_y": np.asarray(labels), "query_x": query.numpy()}
 
 
 def test_mlflow_answers_as_the_model_does(stored):
@@ -354,6 +372,14 @@ def test_mlflow_serves_the_model(server, stored):
     expected = model.probabilities(support, SUPPORT_Y, query)
     found = [[row[f"probability_{way}"] for way in range(3)] for row in json.loads(answer)["predictions"]]
     torch.testing.assert_close(torch.tensor(found), expected, rtol=1e-5, atol=1e-6)
+    raw = (support * 255).round().to(torch.uint8), (query * 255).round().to(torch.uint8)
+    status, answer = post(server, request_body(raw[0], np.array(["b", "a", "c"] * 2), raw[1]))
+    assert status == 200
+    expected = model.probabilities(raw[0], torch.tensor([1, 0, 2] * 2), raw[1])
+    rows = json.loads(answer)["predictions"]
+    found = [[row[f"probability_{name}"] for name in "abc"] for row in rows]
+    torch.testing.assert_close(torch.tensor(found), expected, rtol=1e-5, atol=1e-6)
+    assert [row["class"] for row in rows] == ["abc"[number] for number in expected.argmax(1)]
     status, answer = post(server, request_body(support * 255, SUPPORT_Y, query))
     assert status == 400
     assert json.loads(answer)["message"].startswith("pixels run from 0.")
