@@ -42,7 +42,7 @@ def tiny_spec() -> Callable[..., Any]:
     def make(**sections: Any) -> FewShotSpec:
         values = {**catalog.read("task", "digits"), **TINY}
         for name, given in sections.items():
-            values[name] = {**values[name], **given} if isinstance(given, dict) else given
+            values[name] = {**values.get(name, {}), **given} if isinstance(given, dict) else given
         return FewShotSpec.model_validate(values)
 
     return make

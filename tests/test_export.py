@@ -57,6 +57,8 @@ def test_safetensors(trained, images, capsys):
     declared = json.loads((folder / "inputs.json").read_text())
     assert (declared["channels"], declared["image_size"]) == (3, 28)
     assert declared["mean"] == list(images[1].test.mean)
+    assert declared["expects"] == "float32 (N, 3, H, W): bytes / 255, less `mean`, divided by `std`, channel by channel"
+    assert (declared["resize"], declared["read_size"]) == ("scale", 0)
     assert declared["class_names"] == [str(digit) for digit in range(10)]
     assert "each equal to the graph's" in capsys.readouterr().out
 

@@ -45,6 +45,7 @@ ACROSS = {
     "kernels/test_torch_interfaces.py": "private interfaces of torch that kernels lean on",
     "kinds/test_contract.py": "what every kind of run does",
     "kinds/test_resume.py": "runs of all kinds that are interrupted",
+    "kinds/test_travelling_models.py": "stored models in another process and folder",
     "learners/engines/test_agreement.py": "three engines, one gradient",
     "learners/test_contract.py": "what every method does",
     "learners/test_norm_statistics.py": "norms under every method",

@@ -4,7 +4,9 @@ from typing import Any
 
 import torch
 
-from arelu_meta.kinds.few_shot.model import FewShotModel, build_learner
+from arelu_meta.data.inputs import Inputs
+from arelu_meta.kinds.few_shot.model import FewShotModel
+from arelu_meta.kinds.few_shot.settings import LearnerSettings, build_learner
 from arelu_meta.kinds.few_shot.spec import FewShotSpec
 
 CONV4 = {"backbone": "conv4", "backbone_options": {"filters": 8}}
@@ -24,14 +26,8 @@ def tiny_model(
         }
     )
     learner = build_learner(spec, channels, (side, side))
-    return FewShotModel(
-        spec,
-        learner,
-        channels=channels,
-        image_size=(side, side),
-        mean=(MEAN,) * channels,
-        std=(STD,) * channels,
-    )
+    inputs = Inputs(channels, side, mean=(MEAN,) * channels, std=(STD,) * channels)
+    return FewShotModel(LearnerSettings.of(spec), learner, inputs)
 
 
 def images(n: int, *, channels: int = 1, side: int = 28, seed: int = 0) -> torch.Tensor:

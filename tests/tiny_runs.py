@@ -17,6 +17,7 @@ def tiny_spec(**flags: object) -> FewShotSpec:
     """MAML for six iterations with a validation every other; `flags` replace settings, whatever their section."""
     sections = {
         "data": {"dataset": "digits"},
+        "fit": {},
         "episode": {"ways": 2, "queries": 2, "test_queries": 3},
         "network": {"activation": "arelu"},
         "training": {"iterations": 6, "meta_batch": 3, "inner_steps": 1, "inner_lr": 0.05},

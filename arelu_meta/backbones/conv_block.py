@@ -68,4 +68,5 @@ def check_halvings(name: str, image_size: tuple[int, int], halvings: int) -> Non
     if min(image_size) < smallest:
         raise InputError(
             f"{name} halves the image {halvings} times; {image_size[0]}x{image_size[1]} is below {smallest}x{smallest}"
+            "; resize it by `image_size`"
         )

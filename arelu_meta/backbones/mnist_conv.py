@@ -18,7 +18,10 @@ class MnistConv(Backbone):
     def __init__(self, *, activation: Factory, channels: int, image_size: tuple[int, int], classes: int) -> None:
         super().__init__()
         if any(side not in range(28, 36) for side in image_size):
-            raise InputError(f"mnist_conv takes images of 28 to 35 pixels a side, not {image_size[0]}x{image_size[1]}")
+            raise InputError(
+                f"mnist_conv takes images of 28 to 35 pixels a side, not {image_size[0]}x{image_size[1]}; resize them "
+                f"by `image_size`, or set `backbone` to conv4 (16 and more) or resnet18 (8 and more)"
+            )
         self.block1 = _block(channels, 10, 5, activation)  # 28 -> 24 -> 12;  32 -> 28 -> 14
         self.block2 = _block(10, 20, 5, activation)  # 12 -> 8 -> 4;    14 -> 10 -> 5
         self.block3 = _block(20, 40, 3, activation)  # 4 -> 2 -> 1;     5 -> 3 -> 1

@@ -7,7 +7,7 @@ import argparse
 import math
 import re
 from collections.abc import Collection, Mapping
-from typing import Any, TypeVar, get_args, get_origin
+from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
@@ -15,6 +15,11 @@ from pydantic_core import ErrorDetails
 
 from arelu_meta.console.command_line import arguments_as_flags
 from arelu_meta.errors import InputError, suggestion
+
+if TYPE_CHECKING:
+    from pydantic._internal._model_construction import ModelMetaclass
+else:
+    ModelMetaclass = type(BaseModel)  # it has no public name
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 FLAGS = "flags"  # where values come from that come from no file
@@ -132,7 +137,26 @@ def validated(model: type[ModelT], values: Mapping[str, Any], where: str) -> Mod
         raise InputError(_one_line(model, error.errors()[0], where)) from None
 
 
-def _one_line(model: type[BaseModel], problem: ErrorDetails, where: str) -> str:
+class CheckedType(ModelMetaclass):
+    """Metaclass of models that raise `InputError` when they are called with wrong values: section, key, value, remedy.
+
+    >>> class Size(BaseModel, metaclass=CheckedType):
+    ...     side: int
+    >>> Size(side=0.5)
+    Traceback (most recent call last):
+    arelu_meta.errors.InputError: Size: side = 0.5 must be a valid integer, got a number with a fractional part
+    """
+
+    def __call__(self, *arguments: Any, **values: Any) -> Any:
+        """Make a model; models inside it are made without such a call, so that the line is the outermost model's."""
+        try:
+            return super().__call__(*arguments, **values)
+        except ValidationError as error:
+            model: Any = self
+            raise InputError(_one_line(model, error.errors()[0], model.__name__, python=True)) from None
+
+
+def _one_line(model: type[BaseModel], problem: ErrorDetails, where: str, *, python: bool = False) -> str:
     path = [part for part in problem["loc"] if isinstance(part, str)]  # without positions in a list
     sections, key = path[:-1], path[-1] if path else ""  # none: several settings do not go together
     place = where + (f" [{'.'.join(sections)}]" if sections else "")
@@ -146,7 +170,9 @@ def _one_line(model: type[BaseModel], problem: ErrorDetails, where: str) -> str:
         return f"{place}: {key} is missing"
     if problem["type"] == "value_error":
         message = str(problem["ctx"]["error"])
-        return message if where == FLAGS else f"{place}: {arguments_as_flags(message)}"  # a file has keys, no flags
+        if where == FLAGS:
+            return message
+        return f"{place}: {message if python else arguments_as_flags(message)}"  # a file has keys, no flags
     message = problem["msg"].replace("Input should be", "must be").replace("greater than or equal to", "at least")
     if where == FLAGS:
         flag = next((part for part in sections if part.endswith("_options")), key).replace("_", "-")

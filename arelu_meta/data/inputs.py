@@ -1,12 +1,14 @@
-"""What images a network takes: channels, size and normalisation; and bringing a set to that."""
+"""What images a network takes: channels, size and normalisation, and how they are made of others; a set made so."""
 
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
+import numpy as np
 import torch
 import torch.nn.functional as F
+from PIL import Image
 from torch import Tensor
 
 from arelu_meta.data.imageset import ImageSet
@@ -19,13 +21,16 @@ METADATA_KEY = "arelu_meta_inputs"  # in the header of our safetensors files
 
 @dataclass(frozen=True)
 class Inputs:
-    """What images a network takes.
+    """What images a network takes, and how images of another shape are brought to that.
 
     Args:
         channels: colour channels.
-        image_size: height and width in pixels; 0: any.
+        image_size: height and width in pixels; 0: any, or not square.
         mean: per channel, of pixels in [0, 1]; empty: unknown, or not normalised.
         std: standard deviation per channel.
+        resize: how other sizes are brought to this one: resampled, or the centre cut out.
+        read_size: side that image files were resampled to when they were read, before `resize`; 0: read as they are.
+        sides: height and width where they differ.
 
     Example:
         >>> str(Inputs(3, 32, mean=(0.5, 0.5, 0.5), std=(0.25, 0.25, 0.25)))
@@ -36,6 +41,22 @@ class Inputs:
     image_size: int = 0
     mean: tuple[float, ...] = ()
     std: tuple[float, ...] = ()
+    resize: Resize = "scale"
+    read_size: int = 0
+    sides: tuple[int, ...] = ()
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Height and width; 0: any."""
+        height, width = self.sides or (self.image_size, self.image_size)
+        return height, width
+
+    def normalise(self, pixels: Tensor) -> Tensor:
+        """Take the mean from pixels in [0, 1], (N, C, H, W), and divide by the deviation."""
+        if not self.mean:
+            return pixels
+        mean, std = (pixels.new_tensor(values).view(-1, 1, 1) for values in (self.mean, self.std))
+        return (pixels - mean) / std
 
     def metadata(self, class_names: tuple[str, ...] = ()) -> dict[str, str]:
         """Entry for a safetensors header, with the classes in the order of the logits."""
@@ -53,14 +74,29 @@ def from_metadata(metadata: Mapping[str, str] | None) -> Inputs | None:
     """Read the entry of a safetensors header; None where there is none."""
     if not metadata or METADATA_KEY not in metadata:
         return None
-    values = json.loads(metadata[METADATA_KEY])
-    return Inputs(values["channels"], values["image_size"], tuple(values["mean"]), tuple(values["std"]))
+    return from_values(json.loads(metadata[METADATA_KEY]))
 
 
-def inputs_of(images: ImageSet) -> Inputs:
+def from_values(values: Mapping[str, Any]) -> Inputs:
+    """Make inputs of plain values; files of earlier versions lack some, and know other keys besides."""
+    known: dict[str, Any] = {name: values[name] for name in Inputs.__dataclass_fields__ if name in values}
+    known |= {name: tuple(value) for name, value in known.items() if isinstance(value, list)}
+    return Inputs(**known)
+
+
+def inputs_of(images: ImageSet, *, resize: Resize = "scale", read_size: int = 0) -> Inputs:
     """What a network that was trained on these images takes."""
     height, width = images.image_size
-    return Inputs(images.channels, height if height == width else 0, images.mean, images.std)
+    square = height == width
+    return Inputs(
+        images.channels,
+        height if square else 0,
+        images.mean,
+        images.std,
+        resize=resize,
+        read_size=read_size,
+        sides=() if square else (height, width),
+    )
 
 
 def fit_images(images: ImageSet, *, channels: int = 0, image_size: int = 0, resize: Resize = "scale") -> ImageSet:
@@ -114,3 +150,17 @@ def _cropped(pixels: Tensor, size: int, name: str) -> Tensor:
         )
     top, left = (height - size) // 2, (width - size) // 2
     return pixels[:, :, top : top + size, left : left + size].contiguous()
+
+
+def read_at(pixels: Tensor, size: int) -> Tensor:
+    """Resample images (N, C, H, W) uint8 to a square, as files of a folder are when they are read with a size."""
+    if not size or tuple(pixels.shape[2:]) == (size, size):
+        return pixels
+    resampled = []
+    for image in pixels.cpu():  # (C, H, W)
+        layers = [
+            Image.fromarray(layer.numpy()).resize((size, size), Image.Resampling.LANCZOS)
+            for layer in image.contiguous()
+        ]
+        resampled.append(torch.from_numpy(np.stack([np.array(layer) for layer in layers])))
+    return torch.stack(resampled).to(pixels.device)

@@ -141,13 +141,13 @@ class FewShotClassifier(ImageClassifier):
 
 
 def _images(X: ArrayLike, model: FewShotModel) -> Tensor:  # noqa: N803
-    """Bring X to (n, C, H, W) as the model takes it; the pixels keep their kind, which the model checks."""
+    """Bring X to images; the model checks their pixels, and resizes those (n, C, H, W) or (n, H, W, C)."""
     pixels = check_array(X, dtype="numeric", ensure_2d=False, allow_nd=True, input_name="X")
-    shape = (model.channels, *model.image_size)
-    accepted = [shape, (math.prod(shape),)] + ([model.image_size] if model.channels == 1 else [])
-    if pixels.shape[1:] not in accepted:
-        kinds = " or ".join(f"(n, {', '.join(str(size) for size in sizes)})" for sizes in accepted)
-        raise InputError(f"X is {pixels.shape}; the model takes {kinds}")
-    if pixels.dtype == bool:
-        pixels = pixels.astype(np.uint8) * 255
-    return torch.from_numpy(np.array(pixels).reshape(-1, *shape))
+    if pixels.ndim != 4:
+        shape = (model.inputs.channels, *model.inputs.size)
+        accepted = [shape, (math.prod(shape),)] + ([model.inputs.size] if model.inputs.channels == 1 else [])
+        if pixels.shape[1:] not in accepted:
+            kinds = " or ".join(f"(n, {', '.join(str(size) for size in sizes)})" for sizes in accepted)
+            raise InputError(f"X is {pixels.shape}; the model takes {kinds}")
+        pixels = pixels.reshape(-1, *shape)
+    return torch.from_numpy(np.array(pixels))

@@ -46,7 +46,7 @@ def build_segmenter(section: SegmentNetworkSection, images: ImageSet, *, seed: i
 
 def check_few_shot(spec: FewShotSpec, images: ImageSet) -> None:
     """Build the network and its learner, and answer two images of a set."""
-    from arelu_meta.kinds.few_shot.model import build_learner
+    from arelu_meta.kinds.few_shot.settings import build_learner
 
     learner = build_learner(spec, images.channels, images.image_size)
     _check_logits(learner.network, images, (spec.episode.ways,), spec.network.backbone)

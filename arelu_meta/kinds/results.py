@@ -19,7 +19,7 @@ HELD_OUT = {
 UNVERIFIED = ("data", "not verified: the files are not the publisher's, byte for byte")
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Result:
     """A finished run: its spec, the trained network, and where it is stored.
 
@@ -33,12 +33,21 @@ class Result:
     experiment_id: str
     tracking_uri: str
 
+    def __repr__(self) -> str:
+        """One line: the kind of run, what it is judged by, and its id."""
+        return f"<{self.spec.kind} run {self.run_id}: {self.headline}>"
+
+    @property
+    def headline(self) -> str:
+        """The figure that the run is judged by, in words."""
+        raise NotImplementedError
+
     def report(self) -> str:
         """Say what was run, how well it does, against what, and where to look at it."""
         raise NotImplementedError
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class SupervisedResult(Result):
     """A trained network, the epoch it was selected at, and the score over the epochs.
 
@@ -57,6 +66,12 @@ class SupervisedResult(Result):
     def score(self) -> float:
         """The test score that the run is judged by."""
         raise NotImplementedError
+
+    @property
+    def headline(self) -> str:
+        """The first line of the scores, without what is said about it."""
+        label, text = self.score_rows()[0]
+        return f"{label} {text.partition(',')[0]}"
 
     @property
     def goal(self) -> str:

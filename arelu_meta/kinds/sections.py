@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from arelu_meta import activations, backbones, data
+from arelu_meta.console.flags import CheckedType
 from arelu_meta.errors import InputError
 from arelu_meta.registry import is_target, unknown_part
 
@@ -51,7 +52,7 @@ SegmentationBackboneName = Annotated[
 DatasetName = Annotated[str, registered("dataset", data.names, outside=_is_data_of_ones_own)]
 
 
-class Section(BaseModel):
+class Section(BaseModel, metaclass=CheckedType):
     """A group of settings that refuses unknown keys and cannot be changed."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
@@ -247,6 +248,8 @@ class Spec(Section):
             section, _, key = name.partition(".")
             if content[section][key] == type(getattr(self, section)).model_fields[key].get_default():
                 del content[section][key]
+                if not content[section]:  # a section that came later as a whole
+                    del content[section]
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
     def flat(self) -> dict[str, Any]:

@@ -4,7 +4,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -12,12 +12,13 @@ from arelu_meta import data
 from arelu_meta.console import progress
 from arelu_meta.data import splits
 from arelu_meta.data.imageset import ImageSet
-from arelu_meta.data.inputs import fit_images
+from arelu_meta.data.inputs import Inputs, fit_images, inputs_of
 from arelu_meta.data.readers.omniglot import omniglot_standard
 from arelu_meta.data.splits import Split
 from arelu_meta.errors import InputError
 from arelu_meta.kinds.execution import Execution
-from arelu_meta.kinds.sections import DataSection, InputSection, Spec
+from arelu_meta.kinds.few_shot.spec import EpisodeInputSection
+from arelu_meta.kinds.sections import DataSection, ImageShapeSection, InputSection, Spec
 from arelu_meta.runtime import processes
 from arelu_meta.runtime.hardware import keep_freed_memory, resolve_device, threads
 from arelu_meta.store.connection import has_finished, open_store
@@ -114,7 +115,7 @@ def load_split(
     section: DataSection,
     *,
     root: str | None = None,
-    shape: InputSection | None = None,
+    shape: InputSection | EpisodeInputSection | None = None,
     train_on_validation: bool = False,
 ) -> Split:
     """Read the images, bring them to a shape, and divide them as the spec says."""
@@ -129,7 +130,13 @@ def load_split(
         split = splits.limit(images, split, **limits, seed=EVALUATION_SEED)
     if len(split.test) < 2:
         raise InputError(f"{len(split.test)} test image of {section.dataset} gives no interval; at least 2 are needed")
-    return split if shape is None or shape.normalise else without_statistics(split)
+    return split if shape is None else with_pixels(split, shape.normalise)
+
+
+def inputs_of_run(images: ImageSet, shape: ImageShapeSection, section: DataSection | None = None) -> Inputs:
+    """What a network takes that was trained on these images, and how a run of these sections makes them of files."""
+    read_size = section.dataset_options.get("image_size", 0) if section else 0
+    return inputs_of(images, resize=shape.resize, read_size=int(read_size))
 
 
 def divide(images: ImageSet, section: DataSection) -> Split:
@@ -153,6 +160,12 @@ def divide(images: ImageSet, section: DataSection) -> Split:
     return omniglot_standard(images)
 
 
-def without_statistics(split: Split) -> Split:
-    """Leave pixels in [0, 1], not normalised by channel."""
-    return replace(split, **{part: replace(getattr(split, part), mean=(), std=()) for part in splits.SUBSETS})
+def with_pixels(split: Split, normalise: bool | Literal["standardise", "unit", "none"]) -> Split:
+    """Give pixels as networks are to see them: standardised (also True), in [0, 1] (also False), or 0 to 255."""
+    if normalise in (True, "standardise"):
+        return split
+    mean: tuple[float, ...] = ()
+    std: tuple[float, ...] = ()
+    if normalise == "none":  # (x / 255 - 0) / (1 / 255) = x
+        mean, std = (0.0,) * split.train.channels, (1 / 255,) * split.train.channels
+    return replace(split, **{part: replace(getattr(split, part), mean=mean, std=std) for part in splits.SUBSETS})

@@ -15,8 +15,8 @@ from arelu_meta.data.imageset import ImageSet
 from arelu_meta.data.splits import SUBSETS, Split
 from arelu_meta.kinds.execution import Execution
 from arelu_meta.kinds.results import SupervisedResult
-from arelu_meta.kinds.sections import SupervisedSpec
-from arelu_meta.kinds.session import Session, open_session
+from arelu_meta.kinds.sections import ImageShapeSection, SupervisedSpec
+from arelu_meta.kinds.session import Session, inputs_of_run, open_session
 from arelu_meta.pictures.figures import activation_curves, layer_curves, training_curve
 from arelu_meta.pictures.layer_statistics import layer_statistics
 from arelu_meta.runtime import processes
@@ -63,6 +63,7 @@ def run_supervised(
     prepared: Prepared,
     *,
     name: str,
+    shape: ImageShapeSection,
     tags: Mapping[str, str] | None = None,
     log_layers: bool = False,
     keep_model: bool = True,
@@ -75,10 +76,9 @@ def run_supervised(
     Args:
         spec, execution, bar: what the run is, how it is carried out, and how it shows its progress.
         prepared: images, trainer and measure of the spec.
-        name: of the MLflow run.
-        tags: further tags of the MLflow run.
-        log_layers: whether statistics of activation layers are logged after each epoch.
-        keep_model: whether the network is stored as an MLflow model.
+        name, tags: of the MLflow run.
+        shape: how the images were brought to their shape, as is stored with the network.
+        log_layers, keep_model: whether statistics of layers are logged after each epoch, and the network is stored.
         start_metrics, start_texts: metrics and texts by path that are known before training.
         result_fields: further fields of the result.
 
@@ -104,7 +104,7 @@ def run_supervised(
         if processes.rank() == 0:
             _record(result, prepared.measure, split.test, layers, session.tracker)
             if keep_model:
-                session.tracker.log_network(result.network, split.test)
+                session.tracker.log_network(result.network, split.test, inputs_of_run(split.test, shape, spec.data))
         return result
 
 

@@ -30,10 +30,13 @@ def write(stored: StoredModel, kind: str, folder: Path) -> list[str]:
         _check_same_network(declared, stored.source)
         line = FORMATS[kind](stored, folder)
         inputs = {**asdict(stored.inputs), "class_names": stored.class_names} if stored.inputs else {}
+        if stored.inputs:
+            scale = ", less `mean`, divided by `std`, channel by channel" if stored.inputs.mean else ""
+            inputs["expects"] = f"float32 (N, {stored.inputs.channels}, H, W): bytes / 255{scale}"
         declared.write_text(json.dumps({**inputs, "source": stored.source}) + "\n")
     except OSError as error:
         raise InputError(f"cannot write to {folder}: {error.strerror}; choose another folder with `output`") from error
-    return [line, f"{declared}: channels, size and normalisation of its images, and its classes"]
+    return [line, f"{declared}: what it expects, size and normalisation of its images, and its classes"]
 
 
 def _check_same_network(declared: Path, source: str) -> None:

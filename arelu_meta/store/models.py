@@ -1,9 +1,9 @@
 """The one way a trained network goes into the store and comes out again.
 
-A run of classify, transfer, segment or finetune stores an MLflow model: a traced graph (`data/model.pt2`), its tensors
-as `weights.safetensors` with a header that says what images the network takes, and a signature. A few-shot run stores
-`weights.safetensors`, `spec.json` and `images.json`, which `FewShotModel` reads. No pickle anywhere; reading a model
-runs no code of its files.
+A run stores an MLflow model whose folder `data/model` holds all that a prediction needs, and nothing of the training:
+`weights.safetensors`, with a header that says what images the network takes, how others are brought to that, and the
+classes; of classify, transfer, segment and finetune a traced graph, `model.pt2`; of a few-shot run what `FewShotModel`
+reads. MLflow's pyfunc takes raw images (`served.py`). No pickle anywhere; reading a model runs no code of its files.
 """
 
 import copy
@@ -11,21 +11,21 @@ import json
 import os
 import re
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
+from types import SimpleNamespace
 from typing import Any
 
 import mlflow
-import numpy as np
 import torch
 from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
 from mlflow.models import Model, ModelSignature
 from mlflow.tracking.context.registry import resolve_tags
-from mlflow.types import Schema, TensorSpec
+from mlflow.types import ColSpec, Schema
+from mlflow.types.schema import AnyType
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
@@ -34,15 +34,18 @@ from torch.export import ExportedProgram
 from arelu_meta import __version__
 from arelu_meta.data.imageset import ImageSet
 from arelu_meta.data.inputs import METADATA_KEY, Inputs, from_metadata, inputs_of
+from arelu_meta.data.raw_images import ACCEPTED
 from arelu_meta.errors import InputError, first_line
 from arelu_meta.store.connection import quiet, read_artifact, store_uri
+from arelu_meta.store.graphs import GRAPH_FILE, read_graph, trace
 from arelu_meta.store.run_folder import CHECKPOINT, RunFolder
 
 WEIGHTS_FILE = "weights.safetensors"
-FEW_SHOT_FILES = ("spec.json", "images.json", WEIGHTS_FILE)
-FEW_SHOT_LOADER = "arelu_meta.kinds.few_shot.model"  # the module whose `_load_pyfunc` MLflow calls
+FEW_SHOT_FILE = "few_shot.json"  # what is learned in an episode, and how
+NETWORK_LOADER = "arelu_meta.store.served"  # the module whose `_load_pyfunc` MLflow calls
+FEW_SHOT_LOADER = "arelu_meta.kinds.few_shot.model"
 _FEW_SHOT_LOADERS = (FEW_SHOT_LOADER, "arelu_meta.few_shot_model")  # the second in models stored up to version 0.1
-_ALLOW_PICKLE = "MLFLOW_ALLOW_PICKLE_DESERIALIZATION"
+ANSWERS = "a table: class, probability, and probability_NAME for each class"
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,11 +81,14 @@ class StoredModel:
             InputError: it has no graph (a few-shot model adapts before it answers), or it is refused.
 
         """
-        graph = self.folder / "data" / "model.pt2"
-        if not graph.is_file():
+        return read_graph(self.graph(), self.source)
+
+    def graph(self) -> Path:
+        """Give the file of the traced graph; `program` has the errors."""
+        graphs = list(self.folder.rglob(GRAPH_FILE))
+        if len(graphs) != 1 or (self.folder / FEW_SHOT_FILE).is_file():
             raise InputError(f"{self.source} holds no network of classify, finetune or segment; name a run of these")
-        _check_no_pickle(self.folder, self.source)
-        return torch.export.load(graph)
+        return graphs[0]
 
     def network(self) -> nn.Module:
         """Give the network in evaluation mode, its layers by the names they had in training.
@@ -152,61 +158,65 @@ def save_weights(state: Mapping[str, Tensor], path: Path, inputs: Inputs, class_
     save_file(plain, path, metadata=inputs.metadata(class_names))
 
 
-def log_network(client: MlflowClient, run_id: str, network: nn.Module, images: ImageSet) -> None:
-    """Store a network as the model of a run, traced, with its tensors beside it; `images` are two at least."""
-    with quiet():  # the import alone warns
-        import mlflow.pytorch
-
+def log_network(
+    client: MlflowClient, run_id: str, network: nn.Module, images: ImageSet, inputs: Inputs | None = None
+) -> None:
+    """Store a network as the model of a run; `images` are two at least of those that it takes, fitted already."""
+    inputs = inputs or inputs_of(images)
     network = copy.deepcopy(network).cpu().eval()
-    example = images.pixels(torch.arange(2, device=images.device)).cpu()
-    with torch.no_grad():
-        output = network(example)
-    inputs, outputs = (
-        Schema([TensorSpec(tensor.numpy().dtype, (-1, *tensor.shape[1:]))]) for tensor in (example, output)
-    )
-    with tempfile.TemporaryDirectory() as folder:
-        weights = Path(folder) / WEIGHTS_FILE
-        save_weights(network.state_dict(), weights, inputs_of(images), images.class_names)
+    numbers = torch.arange(2, device=images.device)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary) / "model"
+        folder.mkdir()
+        torch.export.save(trace(network, images.pixels(numbers).cpu()), folder / GRAPH_FILE)
+        save_weights(network.state_dict(), folder / WEIGHTS_FILE, inputs, images.class_names)
+        answers = images.class_names if images.masks is None else ()
         _log_model(
             client,
             run_id,
-            mlflow.pytorch,
-            pytorch_model=network,
-            extra_files=[str(weights)],
-            signature=ModelSignature(inputs=inputs, outputs=outputs),
-            input_example=example.numpy(),
-            serialization_format="pt2",  # a traced graph: loading it runs no code of the file's
+            save_model=_save_in_two_flavours,
+            validate_serving_input=False,  # MLflow would load the model and ask it, which takes seconds
+            loader_module=NETWORK_LOADER,
+            data_path=str(folder),
+            signature=_signature(answers),
+            input_example=images.images[numbers].cpu().numpy(),
+            metadata={"takes": ACCEPTED, "answers": ANSWERS if answers else "probability of each pixel, (N, 1, H, W)"},
         )
 
 
-def log_few_shot_model(
-    client: MlflowClient, run_id: str, folder: Path, *, channels: int, image_size: tuple[int, int]
-) -> None:
-    """Store the folder of a few-shot model: MLflow's model takes support and query and answers with probabilities."""
-    with quiet():  # the import alone warns
-        import mlflow.pyfunc
+def _save_in_two_flavours(path: str, mlflow_model: Model, *, validate_serving_input: bool, **options: Any) -> None:
+    """Let `mlflow.pytorch.load_model` give the network itself, without what `served.py` does before and after it."""
+    del validate_serving_input  # for `Model.log`
+    mlflow_model.add_flavor("pytorch", model_data="data/model", pytorch_version=str(torch.__version__))
+    mlflow.pyfunc.save_model(path=path, mlflow_model=mlflow_model, **options)
 
-    image = (-1, channels, *image_size)
-    inputs = Schema(
-        [
-            TensorSpec(np.dtype("float32"), image, "support_x"),
-            TensorSpec(np.dtype("int64"), (-1,), "support_y"),
-            TensorSpec(np.dtype("float32"), image, "query_x"),
-        ]
-    )
-    outputs = Schema([TensorSpec(np.dtype("float32"), (-1, -1))])
+
+def log_few_shot_model(client: MlflowClient, run_id: str, folder: Path) -> None:
+    """Store the folder of a few-shot model: MLflow's model takes support and query and answers with probabilities."""
+    takes = f"support_x and query_x: {ACCEPTED}; support_y: a number or name of the class of each support image"
     _log_model(
         client,
         run_id,
-        mlflow.pyfunc,
         loader_module=FEW_SHOT_LOADER,
         data_path=str(folder),
-        signature=ModelSignature(inputs=inputs, outputs=outputs),
+        signature=_signature(()),
+        metadata={"takes": takes, "answers": ANSWERS},
     )
 
 
-def _log_model(client: MlflowClient, run_id: str, flavour: ModuleType, **options: Any) -> None:
+def _signature(class_names: tuple[str, ...]) -> ModelSignature:
+    """Declare answers; inputs of many forms cannot be declared, and would be refused before the model can say why."""
+    names = ["probability", *(f"probability_{name}" for name in class_names)]
+    return ModelSignature(outputs=Schema([ColSpec(AnyType(), "class"), *(ColSpec("float", name) for name in names)]))
+
+
+def _log_model(
+    client: MlflowClient, run_id: str, save_model: Callable[..., None] | None = None, **options: Any
+) -> None:
     """Store a model as the output `model` of a run, which need not be the one that MLflow has active."""
+    with quiet():  # the import alone warns
+        import mlflow.pyfunc
+
     run = client.get_run(run_id)
     model = client.create_logged_model(
         run.info.experiment_id, "model", source_run_id=run_id, tags=resolve_tags({}), params=run.data.params
@@ -216,7 +226,7 @@ def _log_model(client: MlflowClient, run_id: str, flavour: ModuleType, **options
     with quiet(), _global_tracking_uri(client.tracking_uri):
         Model.log(
             None,
-            flavour,
+            SimpleNamespace(save_model=save_model) if save_model else mlflow.pyfunc,
             name="model",
             run_id=run_id,
             model_id=model.model_id,
@@ -239,21 +249,3 @@ def _global_tracking_uri(uri: str) -> Iterator[None]:
         mlflow.set_tracking_uri(before if environment else None)  # type: ignore[arg-type]  # None: MLflow's default
         if environment:
             os.environ["MLFLOW_TRACKING_URI"] = environment  # MLflow sets it too
-
-
-def _check_no_pickle(folder: Path, source: str) -> None:
-    """Let MLflow look at every record of the archive: torch.export.load would unpickle what it holds."""
-    with quiet():
-        import mlflow.pytorch
-
-        before = os.environ.get(_ALLOW_PICKLE)
-        os.environ[_ALLOW_PICKLE] = "false"
-        try:
-            mlflow.pytorch.load_model(str(folder))
-        except MlflowException as error:
-            raise InputError(f"{source} is refused: {first_line(error)}") from error
-        finally:
-            if before is None:
-                del os.environ[_ALLOW_PICKLE]
-            else:
-                os.environ[_ALLOW_PICKLE] = before

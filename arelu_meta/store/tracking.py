@@ -19,6 +19,7 @@ from mlflow.utils.mlflow_tags import MLFLOW_DATASET_CONTEXT
 
 from arelu_meta import __version__
 from arelu_meta.data.imageset import ImageSet
+from arelu_meta.data.inputs import Inputs
 from arelu_meta.data.splits import Split
 from arelu_meta.errors import DivergedError
 from arelu_meta.runtime.signals import hold_signals
@@ -99,14 +100,17 @@ class Tracker:
         self._client.log_text(self.run_id, content, path)
 
     @hold_signals()
-    def log_network(self, network: torch.nn.Module, images: ImageSet) -> None:
-        """Store a network as the run's model; `images` are what it was made for, two at least."""
-        models.log_network(self._client, self.run_id, network, images)
+    def log_network(self, network: torch.nn.Module, images: ImageSet, inputs: Inputs | None = None) -> None:
+        """Store a network as the run's model; `images` are what it takes, two at least, `inputs` how others are fitted.
+
+        Without `inputs`, images of another size are resampled.
+        """
+        models.log_network(self._client, self.run_id, network, images, inputs)
 
     @hold_signals()
-    def log_few_shot_model(self, folder: Path, *, channels: int, image_size: tuple[int, int]) -> None:
+    def log_few_shot_model(self, folder: Path) -> None:
         """Store the folder that `FewShotModel.save` wrote as the run's model."""
-        models.log_few_shot_model(self._client, self.run_id, folder, channels=channels, image_size=image_size)
+        models.log_few_shot_model(self._client, self.run_id, folder)
 
 
 class NoTracker(Tracker):

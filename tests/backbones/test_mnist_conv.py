@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import nn
 
-from arelu_meta import activations
+from arelu_meta import activations, backbones
 from arelu_meta.activations.parameters import activation_modules
 from arelu_meta.backbones.mnist_conv import MnistConv
 from arelu_meta.errors import InputError
@@ -56,8 +56,18 @@ def test_sizes_that_leave_one_pixel(side: int):
 
 @pytest.mark.parametrize("side", [26, 27, 36, 41])
 def test_other_sizes_are_refused(side: int):
-    with pytest.raises(InputError, match=f"28 to 35 pixels a side, not {side}x{side}"):
+    with pytest.raises(InputError, match=f"28 to 35 pixels a side, not {side}x{side}; resize them by `image_size`, or"):
         made(side=side)
+
+
+def test_backbones_that_are_named_instead_take_what_is_said_of_them():
+    with pytest.raises(InputError, match=r"conv4 \(16 and more\) or resnet18 \(8 and more\)"):
+        made(side=16)
+    for name, side in (("conv4", 16), ("resnet18", 8)):
+        built = backbones.build(
+            name, activation=activations.factory("relu"), channels=1, image_size=(side, side), classes=3
+        )
+        assert built.eval()(torch.zeros(2, 1, side, side)).shape == (2, 3)
 
 
 def test_equals_the_same_network_in_plain_functions():

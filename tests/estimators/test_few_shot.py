@@ -187,10 +187,14 @@ def test_images_come_in_three_shapes_and_two_kinds():
 @pytest.mark.parametrize(
     ("x", "message"),
     [
-        (images(6, side=30), r"X is \(6, 1, 30, 30\); the model takes \(n, 1, 28, 28\) or \(n, 784\) or \(n, 28, 28\)"),
+        (
+            images(6, side=30)[:, 0],
+            r"X is \(6, 30, 30\); the model takes \(n, 1, 28, 28\) or \(n, 784\) or \(n, 28, 28\)",
+        ),
+        (images(6, channels=2), r"images are \(6, 2, 28, 28\); the network takes \(N, 1, 28, 28\)"),
         (images(6).reshape(6, -1)[:, :700], r"X is \(6, 700\)"),
         (images(6) * 255, r"give floats in \[0, 1\]"),
-        ((images(6) * 255).long(), r"pixels are torch\.int64; give uint8"),
+        ((images(6) * 999).long(), "give whole numbers of 0 to 255"),
         (images(6) * float("nan"), "contains NaN"),
         (images(5), r"inconsistent numbers of samples: \[5, 6\]"),
     ],

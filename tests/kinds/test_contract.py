@@ -93,6 +93,16 @@ def test_a_run_gives_a_report(finished: Finished):
     assert any(finished.result.run_id in line for line in lines)
 
 
+def test_a_result_shows_itself_in_one_line(finished: Finished):
+    """The kind, the run, and the figure that its report gives too."""
+    shown = repr(finished.result)
+    start, _, figure = shown.removesuffix(">").partition(": ")
+    assert start == f"<{finished.spec.kind} run {finished.result.run_id}"
+    assert len(shown) < 140
+    assert figure.split(" ")[-1] in finished.result.report()
+    assert " %" in figure
+
+
 def test_a_run_logs_the_metrics_it_names(finished: Finished):
     assert finished.stored.info.status == "FINISHED"
     assert finished.stored.data.tags["kind"] == finished.spec.kind

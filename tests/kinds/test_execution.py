@@ -1,5 +1,4 @@
 import pytest
-from pydantic import ValidationError
 
 from arelu_meta.errors import InputError
 from arelu_meta.kinds.execution import EXECUTION_TAGS, EpisodeExecution, Execution, TrainingExecution, seed_numbers
@@ -34,7 +33,7 @@ def test_a_seed_named_twice():
     ],
 )
 def test_settings_that_do_not_go_together(flags: dict[str, object], message: str):
-    with pytest.raises(ValidationError, match=message):
+    with pytest.raises(InputError, match=message):
         TrainingExecution(**flags)
 
 

@@ -49,7 +49,7 @@ def test_every_method_runs_from_its_spec(store_uri, method):
 
 @pytest.mark.usefixtures("store")
 def test_floors_keep_their_random_weights():
-    from arelu_meta.kinds.few_shot.model import build_learner
+    from arelu_meta.kinds.few_shot.settings import build_learner
 
     spec = tiny_spec(method="features")
     fresh = build_learner(spec, 1, (28, 28)).network.state_dict()
@@ -65,7 +65,10 @@ def test_the_best_on_validation_is_tested(store_uri):
     assert result.selected_iteration == max(scores, key=lambda entry: (entry[1], -entry[0]))[0]
 
 
-@pytest.mark.parametrize("flags", [{}, {"protocol": "paper"}, {"method": "mamlpp", "activation": "rrelu"}], ids=str)
+RESUMED = [{}, {"protocol": "paper"}, {"method": "mamlpp", "activation": "rrelu", "normalise": "unit"}]
+
+
+@pytest.mark.parametrize("flags", RESUMED, ids=str)
 def test_a_resumed_run_is_the_uninterrupted_one_bit_by_bit(store_uri, monkeypatch, tmp_path, flags):
     """Stopped in iteration 5, after the checkpoint of 4: weights, episodes and the store are as if never stopped."""
     spec = tiny_spec(**flags)

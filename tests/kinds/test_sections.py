@@ -66,10 +66,10 @@ def test_places_outside_the_package_are_accepted():
 
 
 def test_identity_is_the_hash_of_what_decides_the_result():
-    """SHA-256 of the sorted JSON without the summary, made here anew."""
+    """SHA-256 of the sorted JSON without the summary, and without the section that came later, made here anew."""
     spec = made(summary="words")
     content = json.loads(spec.model_dump_json())
-    del content["summary"]
+    del content["summary"], content["fit"]
     assert spec.identity == hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
     assert spec.identity == made(summary="other words").identity
 
@@ -84,8 +84,8 @@ def test_every_change_is_another_identity(sections: dict):
 def test_flat_has_every_setting_once():
     spec = made(seed=3, episode={"ways": 7})
     flat = spec.flat()
-    sections = [spec.data, spec.episode, spec.network, spec.training, spec.evaluation]
-    leaves = sum(len(type(section).model_fields) for section in sections) + len(FewShotSpec.model_fields) - 5
+    sections = [spec.data, spec.fit, spec.episode, spec.network, spec.training, spec.evaluation]
+    leaves = sum(len(type(section).model_fields) for section in sections) + len(FewShotSpec.model_fields) - 6
     assert len(flat) == leaves  # no two sections share a name, or a flag would have two meanings
     assert (flat["seed"], flat["ways"], flat["dataset"], flat["kind"]) == (3, 7, "digits", "few_shot")
 
@@ -110,7 +110,7 @@ def test_defaults_are_the_papers():
 
 def test_every_setting_says_what_it_is():
     spec = made()
-    for section in (spec.data, spec.episode, spec.network, spec.training, spec.evaluation, Execution()):
+    for section in (spec.data, spec.fit, spec.episode, spec.network, spec.training, spec.evaluation, Execution()):
         for name, field in type(section).model_fields.items():
             assert field.description, name
 
@@ -146,7 +146,7 @@ BAD: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("settings", BAD, ids=str)
 def test_training_values_out_of_range_are_refused(settings: dict[str, Any]):
-    with pytest.raises(ValidationError):
+    with pytest.raises(InputError, match=f"OptimizationSection: .*{next(iter(settings))}"):
         OptimizationSection(**settings)
 
 
@@ -163,14 +163,14 @@ def test_words_for_nothing():
 
 
 def test_step_needs_milestones():
-    with pytest.raises(ValidationError, match="schedule 'step' needs `milestones`, such as 50 75"):
+    with pytest.raises(InputError, match="schedule 'step' needs `milestones`, such as 50 75"):
         OptimizationSection(schedule="step")
     assert OptimizationSection(schedule="step", milestones=[5, 7]).milestones == (5, 7)
 
 
 @pytest.mark.parametrize("settings", [{"optimizer": "adam"}, {"momentum": 0}])
 def test_nesterov_needs_momentum_of_sgd(settings: dict[str, Any]):
-    with pytest.raises(ValidationError, match="Nesterov momentum is for optimizer 'sgd' with momentum above 0"):
+    with pytest.raises(InputError, match="Nesterov momentum is for optimizer 'sgd' with momentum above 0"):
         OptimizationSection(nesterov=True, **settings)
     assert OptimizationSection(nesterov=True).nesterov
 
@@ -179,6 +179,21 @@ def test_nesterov_needs_momentum_of_sgd(settings: dict[str, Any]):
 def test_reported_epochs_must_be_reached(epochs: list[int]):
     with pytest.raises(ValidationError, match="must lie between 1 and epochs = 2"):
         transfer_spec(report_epochs=epochs)
+
+
+def test_one_line_for_wrong_values_in_python():
+    """The section and the key, as in a file; `model_validate` stays pydantic's."""
+    for values, message in (
+        ({"episode": {"ways": 1}}, r"FewShotSpec \[episode\]: ways = 1 must be at least 2"),
+        ({"episode": {"way": 5}}, r"FewShotSpec \[episode\]: unknown key 'way', did you mean 'ways'\?"),
+        ({"training": {"method": "reptil"}}, r"FewShotSpec \[training\]: unknown method 'reptil'; did you mean"),
+        ({"training": {"inner_optimizer": "adam"}}, r"FewShotSpec.*: inner optimizer 'adam' runs .* `engine='higher'`"),
+        ({"data": {}}, r"FewShotSpec \[data\]: dataset is missing"),
+        ({"colour": 3}, "FewShotSpec: unknown key 'colour'"),
+    ):
+        with pytest.raises(InputError, match=message) as raised:
+            FewShotSpec(**{"task": "mine", "data": {"dataset": "digits"}, **values})
+        assert "\n" not in str(raised.value)
 
 
 def test_one_line_for_wrong_files():

@@ -5,10 +5,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from arelu_meta import classify, maml
 from arelu_meta.errors import InputError
-from arelu_meta.kinds.sections import DataSection
+from arelu_meta.kinds.few_shot.spec import EpisodeInputSection
+from arelu_meta.kinds.sections import DataSection, InputSection
 from arelu_meta.kinds.session import load_split
 
 
@@ -50,3 +52,19 @@ def test_a_folder_may_be_named_without_a_slash(tmp_path: Path, monkeypatch: pyte
     assert DataSection(dataset="birds").dataset == "birds"
     with pytest.raises(ValueError, match="unknown dataset 'bird'"):
         DataSection(dataset="bird")
+
+
+@pytest.mark.parametrize("normalise", ["standardise", "unit", "none", True, False])
+def test_pixels_as_networks_see_them(tmp_path: Path, normalise: str | bool):
+    """Two channels would be no image, so three: mean and deviation of each, of the training images alone."""
+    drawn = np.random.default_rng(0).integers(0, 200, (20, 4, 4, 3), np.uint8)
+    np.savez(tmp_path / "mine.npz", x=drawn, y=np.repeat([0, 1], 10))
+    section = DataSection(dataset=str(tmp_path / "mine.npz"))
+    shape = (InputSection if isinstance(normalise, bool) else EpisodeInputSection)(normalise=normalise)
+    split = load_split(section, shape=shape)
+    train, test = (part.images.numpy().astype(np.float64) for part in (split.train, split.test))
+    mean, std = train.mean((0, 2, 3), keepdims=True), train.std((0, 2, 3), keepdims=True)
+    expected = {"standardise": (test - mean) / std, "unit": test / 255, "none": test}
+    expected |= {True: expected["standardise"], False: expected["unit"]}
+    found = split.test.pixels(torch.arange(len(test))).numpy()
+    np.testing.assert_allclose(found, expected[normalise], rtol=1e-4, atol=1e-5)

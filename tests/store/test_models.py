@@ -11,14 +11,12 @@ from torch import nn
 from arelu_meta.data.imageset import ImageSet
 from arelu_meta.data.inputs import Inputs
 from arelu_meta.errors import InputError
-from arelu_meta.store import models
 from arelu_meta.store.models import open_model, save_weights
 from arelu_meta.store.run_folder import RunFolder
 from arelu_meta.store.tracking import track
 from tests.tiny_runs import MLFLOW_WARNINGS, tiny_spec
 
 pytestmark = MLFLOW_WARNINGS
-PICKLE = b"cbuiltins\nprint\n(S'sprung'\ntR."
 
 
 def small_network() -> nn.Module:
@@ -79,17 +77,6 @@ def test_the_network_has_the_layers_and_answers_of_the_one_that_was_stored(store
     network.get_submodule("0.2").register_forward_hook(lambda *arguments: seen.append(arguments[-1]))
     network(x)
     assert torch.allclose(seen[0], original[0](x), atol=1e-6)
-
-
-def test_an_archive_with_code_in_it_is_refused_and_not_run(stored, tmp_path, capsys):
-    """MLflow's look at the archive finds the pickle before torch opens it."""
-    copy = tmp_path / "model"
-    shutil.copytree(models.download_model(f"runs:/{stored[0]}/model"), copy)
-    (copy / "data" / "model.pt2").write_bytes(PICKLE)
-    with pytest.raises(InputError, match="is refused: ") as raised:
-        open_model(copy).program()
-    assert "\n" not in str(raised.value)
-    assert "sprung" not in capsys.readouterr().out
 
 
 def test_what_is_no_model(tmp_path):

@@ -14,7 +14,7 @@ from arelu_meta.metrics import confusion_matrix, top_k_accuracy
 from arelu_meta.pictures.figures import confusion_figure
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class ClassifyResult(SupervisedResult):
     """A trained network and its answers to the test images, (images, classes) logits, in their order."""
 

@@ -37,6 +37,7 @@ def run_classify(
             prepared or prepare(spec, execution, device),
             name=f"{spec.network.activation}-{spec.network.backbone}-"
             f"{name_of(spec.task, spec.data.dataset)}-seed{spec.seed}",
+            shape=spec.fit,
             log_layers=execution.layer_statistics,
             keep_model=execution.keep_model,
         )

@@ -25,7 +25,7 @@ class ClassifySpec(SupervisedSpec):
         seed: seed of every random stream.
 
     Raises:
-        pydantic.ValidationError: a setting is unknown, out of range, or does not go with another.
+        InputError: a setting is unknown, out of range, or does not go with another.
 
     Example:
         >>> spec = ClassifySpec(task="mine", data={"dataset": "digits"}, training={"epochs": 3})

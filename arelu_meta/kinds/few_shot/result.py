@@ -8,8 +8,14 @@ from arelu_meta.analysis.estimates import Estimate, mean_interval
 from arelu_meta.kinds.few_shot.spec import FewShotSpec
 from arelu_meta.kinds.results import HELD_OUT, UNVERIFIED, Result, block, trained_on, where_to_look
 
+PIXELS = {
+    "standardise": "standardised by mean and deviation of the training images",
+    "unit": "in [0, 1], not standardised",
+    "none": "as stored, 0 to 255",
+}
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class FewShotResult(Result):
     """A trained network and its accuracy on the fixed test episodes.
 
@@ -33,6 +39,11 @@ class FewShotResult(Result):
         return mean_interval(self.episodes[:, -1])
 
     @property
+    def headline(self) -> str:
+        """Test accuracy with its interval."""
+        return f"test accuracy {self.test.percent()}"
+
+    @property
     def by_step(self) -> list[Estimate]:
         """Test accuracy before adaptation and after each step."""
         return [mean_interval(self.episodes[:, step]) for step in range(self.episodes.shape[1])]
@@ -53,6 +64,7 @@ class FewShotResult(Result):
             ("chance", f"{100 * self.chance:.2f} %"),
             ("held out", HELD_OUT[self.held_out]),
             ("queries", seen),
+            ("pixels", PIXELS[spec.fit.normalise]),
         ]
         if not self.verified:
             rows.append(UNVERIFIED)

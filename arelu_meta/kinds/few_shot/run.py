@@ -20,11 +20,12 @@ from arelu_meta.data.episodes import Episode, EpisodeSampler
 from arelu_meta.data.splits import Split
 from arelu_meta.errors import InputError
 from arelu_meta.kinds.execution import EpisodeExecution
-from arelu_meta.kinds.few_shot.model import FewShotModel, build_learner
+from arelu_meta.kinds.few_shot.model import FewShotModel
 from arelu_meta.kinds.few_shot.result import FewShotResult
+from arelu_meta.kinds.few_shot.settings import LearnerSettings, build_learner
 from arelu_meta.kinds.few_shot.spec import FewShotSpec
 from arelu_meta.kinds.results import name_of
-from arelu_meta.kinds.session import EVALUATION_SEED, Session, load_split, machine, open_session
+from arelu_meta.kinds.session import EVALUATION_SEED, Session, inputs_of_run, load_split, machine, open_session
 from arelu_meta.learners.learner import Learner
 from arelu_meta.pictures.figures import activation_curves, training_curve
 from arelu_meta.runtime import processes
@@ -47,7 +48,7 @@ class MetaTraining:
 def run_few_shot(spec: FewShotSpec, execution: EpisodeExecution, bar: progress.Bar) -> FewShotResult:
     """Train and test; everything that wrong input can break is built before a run is opened in the store."""
     with machine(execution) as device:
-        split = load_split(spec.data, root=execution.data_root or None).to(device)
+        split = load_split(spec.data, root=execution.data_root or None, shape=spec.fit).to(device)
         images, episode = split.train, spec.episode
         sizes = {"train": {"ways": episode.train_ways or episode.ways, "queries": spec.train_queries}}
         sizes |= {part: {"ways": episode.ways, "queries": episode.test_queries} for part in ("validation", "test")}
@@ -226,15 +227,7 @@ def _record(result: FewShotResult, learner: Learner, split: Split, training: Met
     curves = activation_curves(result.network, title=f"learned activations: {title}")
     if curves is not None:
         tracker.log_figure(curves, "figures/activation_curves.png")
-    images = split.train
-    model = FewShotModel(
-        spec,
-        learner,
-        channels=images.channels,
-        image_size=images.image_size,
-        mean=images.mean,
-        std=images.std,
-    )
+    inputs = inputs_of_run(split.train, spec.fit, spec.data)
     with tempfile.TemporaryDirectory() as folder:
-        model.save(Path(folder) / "model")
-        tracker.log_few_shot_model(Path(folder) / "model", channels=images.channels, image_size=images.image_size)
+        FewShotModel(LearnerSettings.of(spec), learner, inputs).save(Path(folder) / "model")
+        tracker.log_few_shot_model(Path(folder) / "model")

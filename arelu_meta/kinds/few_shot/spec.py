@@ -1,6 +1,6 @@
 """The spec of a meta-learning run. Nothing here imports torch."""
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -10,6 +10,7 @@ from arelu_meta.kinds.sections import (
     NONE_WORD,
     Count,
     DataSection,
+    ImageShapeSection,
     NetworkSection,
     OptionalCount,
     OptionalRate,
@@ -38,6 +39,13 @@ class EpisodeSection(Section):
     """query images per class in training episodes"""
     test_queries: Count = 15
     """query images per class in validation and test episodes"""
+
+
+class EpisodeInputSection(ImageShapeSection):
+    """How the images of episodes are made to fit the network."""
+
+    normalise: Literal["standardise", "unit", "none"] = "standardise"
+    """pixels: standardise (mean and deviation of the training images), unit (in [0, 1]), none (0 to 255, as stored)"""
 
 
 class MetaTrainingSection(Section):
@@ -97,6 +105,7 @@ class FewShotSpec(Spec):
     Args:
         task: the name of the task, which the run is called after.
         data: the image set and how it is divided.
+        fit: the shape that images are brought to, and how their pixels are normalised.
         episode: classes, support and query images of an episode.
         network: backbone and activation.
         training: method, engine, inner and outer loop.
@@ -104,7 +113,7 @@ class FewShotSpec(Spec):
         seed: seed of every random stream.
 
     Raises:
-        pydantic.ValidationError: a setting is unknown, out of range, or does not go with another.
+        InputError: a setting is unknown, out of range, or does not go with another.
 
     Example:
         >>> spec = FewShotSpec(task="mine", data={"dataset": "digits"}, episode={"ways": 3, "shots": 2})
@@ -112,8 +121,11 @@ class FewShotSpec(Spec):
         ('maml', 'arelu', True)
     """
 
+    left_out_at_default: ClassVar[frozenset[str]] = frozenset(f"fit.{key}" for key in EpisodeInputSection.model_fields)
+
     kind: Literal["few_shot"] = "few_shot"
     data: DataSection
+    fit: EpisodeInputSection = EpisodeInputSection()
     episode: EpisodeSection = EpisodeSection()
     network: NetworkSection = NetworkSection()
     training: MetaTrainingSection = MetaTrainingSection()

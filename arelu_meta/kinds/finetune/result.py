@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from arelu_meta.kinds.classify.result import ClassifyResult
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class FineTuneResult(ClassifyResult):
     """A fine-tuned network and its answers to the test images; `details` say what it was before it was tuned."""
 

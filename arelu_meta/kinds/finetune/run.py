@@ -37,6 +37,7 @@ def run_finetune(spec: FineTuneSpec, execution: Execution, bar: progress.Bar) ->
             bar,
             Prepared(split, trainer, accuracy_measure(trainer.loss, result=FineTuneResult)),
             name=f"{spec.network.activation}-{spec.network.model}-{split.train.name}-seed{spec.seed}",
+            shape=spec.input,
             tags={
                 "head": assembled.head,
                 "weights_digest": assembled.weights.digest if assembled.weights.state else NO_WEIGHTS,

@@ -104,7 +104,7 @@ class FineTuneSpec(SupervisedSpec):
         seed: seed of every random stream.
 
     Raises:
-        pydantic.ValidationError: a setting is unknown, out of range, or does not go with another.
+        InputError: a setting is unknown, out of range, or does not go with another.
 
     Example:
         >>> spec = FineTuneSpec(task="mine", data={"dataset": "digits"}, network={"activation": "arelu"})

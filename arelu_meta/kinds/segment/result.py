@@ -12,7 +12,7 @@ from arelu_meta.pictures.figures import overlay_figure
 from arelu_meta.training.supervised import predict
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class SegmentResult(SupervisedResult):
     """A trained network and the Dice coefficient of each test patient's volume."""
 

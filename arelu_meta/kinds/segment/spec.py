@@ -45,7 +45,7 @@ class SegmentSpec(SupervisedSpec):
         seed: seed of every random stream.
 
     Raises:
-        pydantic.ValidationError: a setting is unknown, out of range, or does not go with another.
+        InputError: a setting is unknown, out of range, or does not go with another.
 
     Example:
         >>> spec = SegmentSpec(task="mine", data={"dataset": "phantom", "split": "by_group"})

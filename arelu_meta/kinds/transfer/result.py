@@ -8,7 +8,7 @@ from arelu_meta.kinds.results import UNVERIFIED, Result, block, where_to_look
 from arelu_meta.kinds.transfer.spec import TransferSpec
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class TransferResult(Result):
     """A fine-tuned network and the test accuracy on the target by setting: the rows of the paper's table.
 
@@ -30,6 +30,12 @@ class TransferResult(Result):
             seen = [score for epoch, score in self.curves.get(stage, []) if epoch <= last] or [math.nan]
             shares[setting] = max(seen) if self.spec.evaluation.protocol == "paper" else seen[-1]
         return {setting: proportion_interval(share, self.n) for setting, share in shares.items()}
+
+    @property
+    def headline(self) -> str:
+        """Accuracy on the target after the last epoch that is reported."""
+        setting, estimate = list(self.rows().items())[-1]
+        return f"{setting.replace('_', ' ')} {estimate.percent()}"
 
     def report(self) -> str:
         """Say what was run, the rows, and where to look at it."""

@@ -16,7 +16,7 @@ from arelu_meta.kinds.classify.run import accuracy_on, classifier_trainer
 from arelu_meta.kinds.execution import Execution
 from arelu_meta.kinds.networks import build_classifier
 from arelu_meta.kinds.sections import InputSection, OptimizationSection
-from arelu_meta.kinds.session import EVALUATION_SEED, Session, machine, open_session, without_statistics
+from arelu_meta.kinds.session import EVALUATION_SEED, Session, inputs_of_run, machine, open_session, with_pixels
 from arelu_meta.kinds.supervised import training_stage
 from arelu_meta.kinds.transfer.result import TransferResult
 from arelu_meta.kinds.transfer.spec import STAGES, TransferSpec
@@ -88,7 +88,7 @@ def load_domain(name: str, validation: float, shape: InputSection, root: str | N
     published = {"train", "test"} <= set(images.subsets)
     divide = splits.published if published else splits.by_image
     split = divide(images, validation=validation, seed=EVALUATION_SEED)
-    return split if shape.normalise else without_statistics(split)
+    return with_pixels(split, shape.normalise)
 
 
 def _check_same_problem(source: Split, target: Split) -> None:
@@ -171,4 +171,4 @@ def _record(result: TransferResult, target: Split, tracker: Tracker) -> None:
     curves = activation_curves(result.network, title=f"learned activations: {title}")
     if curves is not None:
         tracker.log_figure(curves, "figures/activation_curves.png")
-    tracker.log_network(result.network, target.test)
+    tracker.log_network(result.network, target.test, inputs_of_run(target.test, spec.fit))

@@ -29,7 +29,8 @@ from arelu_meta.data.episodes import Episode
 from arelu_meta.data.inputs import Inputs
 from arelu_meta.errors import InputError
 from arelu_meta.kinds import run
-from arelu_meta.kinds.few_shot.model import FewShotModel, build_learner
+from arelu_meta.kinds.few_shot.model import FewShotModel
+from arelu_meta.kinds.few_shot.settings import LearnerSettings, build_learner
 from arelu_meta.store import models
 from arelu_meta.store.tracking import track
 from tests.tiny_model import CONV4, MEAN, STD, images, tiny_model
@@ -177,9 +178,9 @@ def test_bytes_are_pixels_over_255():
         (images(6) * 255, SUPPORT_Y, r"pixels run from .* to 25\d.*; give floats in \[0, 1\]"),
         (images(6) - 0.5, SUPPORT_Y, "pixels run from -0.49"),
         (images(6) * float("nan"), SUPPORT_Y, "pixels run from nan"),
-        ((images(6) * 255).long(), SUPPORT_Y, "pixels are torch.int64"),
-        (images(6, side=30), SUPPORT_Y, r"images are \(6, 1, 30, 30\); the network takes \(N, 1, 28, 28\)"),
-        (images(6).permute(0, 2, 3, 1), SUPPORT_Y, "channels first"),
+        ((images(6) * 900).long(), SUPPORT_Y, "give whole numbers of 0 to 255"),
+        (images(6, channels=2), SUPPORT_Y, r"images are \(6, 2, 28, 28\); the network takes \(N, 1, 28, 28\)"),
+        (images(6).flatten(1), SUPPORT_Y, "channels first or last"),
         (images(6), SUPPORT_Y[:5], r"6 support images have labels \(5,\)"),
         (images(0), SUPPORT_Y[:0], "0 support images"),
         (images(6), SUPPORT_Y + 1, r"support labels are \[1, 2, 3\]; number the classes 0 to 2"),
@@ -223,8 +224,8 @@ def stored_once(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, FewShot
             for rates in model.learner.rates.parameters():
                 rates.mul_(torch.rand(rates.shape, generator=torch.Generator().manual_seed(0)))
         model.save(folder / "plain")
-        with track(model.spec, experiment="models", name="tiny", tags={}) as tracker:
-            tracker.log_few_shot_model(folder / "plain", channels=1, image_size=(28, 28))
+        with track(tiny_spec(), experiment="models", name="tiny", tags={}) as tracker:
+            tracker.log_few_shot_model(folder / "plain")
     return folder, model, tracker.run_id
 
 
@@ -269,6 +270,24 @@ def test_a_model_stored_before_its_module_moved_is_still_read(stored):
     assert torch.equal(FewShotModel.load(folder).probabilities(support, SUPPORT_Y, query), expected)
 
 
+@pytest.mark.parametrize("width", [28, 32])
+def test_a_model_of_version_0_1_is_read_where_its_data_is_not(tmp_path, width):
+    """It had the whole spec, with a data set that was a folder, and what images it takes in a file of its own."""
+    spec = tiny_spec(ways=3, method="meta_sgd").model_dump(mode="json")
+    learner = build_learner(tiny_spec(ways=3, method="meta_sgd"), 1, (28, width))
+    spec["data"]["dataset"] = "a_folder_that_is_not_here"
+    del spec["fit"]
+    (tmp_path / "spec.json").write_text(json.dumps(spec))
+    images_json = {"channels": 1, "image_size": [28, width], "mean": [0.3], "std": [0.25]}
+    (tmp_path / "images.json").write_text(json.dumps(images_json))
+    models.save_weights(learner.state().state_dict(), tmp_path / models.WEIGHTS_FILE, Inputs(1))
+    support, query = torch.rand(6, 1, 28, width), torch.rand(4, 1, 28, width)
+    learner.network.eval()
+    expected = learner.adapt((support - 0.3) / 0.25, SUPPORT_Y).logits((query - 0.3) / 0.25).softmax(-1)
+    found = FewShotModel.load(tmp_path).probabilities(support, SUPPORT_Y, query)
+    torch.testing.assert_close(found, expected)
+
+
 @pytest.mark.usefixtures("stored")
 def test_what_is_no_model_is_refused(tmp_path):
     with pytest.raises(InputError, match="no folder, MLflow run or model URI: 'nowhere'"):
@@ -282,8 +301,8 @@ def test_what_is_no_model_is_refused(tmp_path):
         FewShotModel.load(tmp_path)
 
 
-def request_body(support: Tensor, labels: Tensor, query: Tensor) -> dict[str, Any]:
-    return {"support_x": support.numpy(), "support_y": labels.numpy(), "query_x": query.numpy()}
+def request_body(support: Tensor, labels: Tensor | np.ndarray, query: Tensor) -> dict[str, Any]:
+    return {"support_x": support.numpy(), "support_y": np.asarray(labels), "query_x": query.numpy()}
 
 
 def test_mlflow_answers_as_the_model_does(stored):
@@ -291,7 +310,10 @@ def test_mlflow_answers_as_the_model_does(stored):
     support, query = images(6), images(4, seed=1)
     for labels in (SUPPORT_Y, SUPPORT_Y % 2):  # as many classes as the head has, and fewer
         answer = mlflow.pyfunc.load_model(f"runs:/{run_id}/model").predict(request_body(support, labels, query))
-        np.testing.assert_array_equal(answer, model.probabilities(support, labels, query).numpy())
+        expected = model.probabilities(support, labels, query).numpy()
+        np.testing.assert_array_equal(answer.filter(like="probability_"), expected)
+        assert answer["class"].tolist() == expected.argmax(1).tolist()
+        np.testing.assert_array_equal(answer["probability"], expected.max(1))
 
 
 @pytest.fixture
@@ -348,10 +370,20 @@ def test_mlflow_serves_the_model(server, stored):
     status, answer = post(server, request_body(support, SUPPORT_Y, query))
     assert status == 200
     expected = model.probabilities(support, SUPPORT_Y, query)
-    torch.testing.assert_close(torch.tensor(json.loads(answer)["predictions"]), expected, rtol=1e-5, atol=1e-6)
+    found = [[row[f"probability_{way}"] for way in range(3)] for row in json.loads(answer)["predictions"]]
+    torch.testing.assert_close(torch.tensor(found), expected, rtol=1e-5, atol=1e-6)
+    raw = (support * 255).round().to(torch.uint8), (query * 255).round().to(torch.uint8)
+    status, answer = post(server, request_body(raw[0], np.array(["b", "a", "c"] * 2), raw[1]))
+    assert status == 200
+    expected = model.probabilities(raw[0], torch.tensor([1, 0, 2] * 2), raw[1])
+    rows = json.loads(answer)["predictions"]
+    found = [[row[f"probability_{name}"] for name in "abc"] for row in rows]
+    torch.testing.assert_close(torch.tensor(found), expected, rtol=1e-5, atol=1e-6)
+    assert [row["class"] for row in rows] == ["abc"[number] for number in expected.argmax(1)]
     status, answer = post(server, request_body(support * 255, SUPPORT_Y, query))
     assert status == 400
-    assert "give floats in [0, 1]" in answer
+    assert json.loads(answer)["message"].startswith("pixels run from 0.")
+    assert json.loads(answer)["message"].endswith("give floats in [0, 1], or uint8: 0 to 255")
 
 
 def perturbed_model(method: str = "maml") -> FewShotModel:
@@ -360,7 +392,7 @@ def perturbed_model(method: str = "maml") -> FewShotModel:
     with torch.no_grad():  # weights and rates that a fresh learner does not have
         for number, parameter in enumerate(learner.state().parameters()):
             parameter += 0.02 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(number))
-    return FewShotModel(spec, learner, channels=1, image_size=(28, 28), mean=(0.3,), std=(0.25,))
+    return FewShotModel(LearnerSettings.of(spec), learner, Inputs(1, 28, mean=(0.3,), std=(0.25,)))
 
 
 def support_and_query(ways: int = 3) -> tuple[Tensor, Tensor, Tensor]:
@@ -379,9 +411,7 @@ def test_saved_and_loaded_it_answers_the_same(tmp_path, method):
     assert probabilities.shape == (9, 3)
     assert torch.allclose(probabilities.sum(1), torch.ones(9))
     assert torch.equal(FewShotModel.load(tmp_path / "model").probabilities(*example), probabilities)
-    assert sorted(path.name for path in (tmp_path / "model").iterdir()) == [
-        *("images.json", "spec.json", "weights.safetensors")
-    ]
+    assert sorted(path.name for path in (tmp_path / "model").iterdir()) == [*("few_shot.json", "weights.safetensors")]
 
 
 def test_pixels_are_normalised_as_in_training():
@@ -422,7 +452,7 @@ def test_served_by_mlflow_it_answers_the_same():
         warnings.simplefilter("ignore")  # MLflow's own, at import and when types are checked
         served = mlflow.pyfunc.load_model(uri)
         inputs = dict(zip(("support_x", "support_y", "query_x"), (part.numpy() for part in example), strict=True))
-        answer = served.predict(inputs)
+        answer = served.predict(inputs).filter(like="probability_").to_numpy()
         folder = mlflow.artifacts.download_artifacts(artifact_uri=uri, dst_path="downloaded")
     assert answer.shape == (9, 3)
     for source in (result.run_id, uri, folder, Path(folder)):

@@ -50,12 +50,18 @@ def test_sound_report(result: Callable):
         "0: 20.0   1: 50.0   2: 70.0",
         "20.00 %",
         "the same classes occur in training",
+        "pixels         standardised by mean and deviation of the training images\n",
         "iteration 1 of 2",
         "mlflow ui --backend-store-uri sqlite:///mlflow.db",
         "http://127.0.0.1:5000/#/experiments/7/runs/abc",
     ):
         assert part in text
     assert "best train batch" not in text
+
+
+def test_pixels_that_are_not_standardised(result: Callable):
+    assert "pixels         in [0, 1], not standardised\n" in result(fit={"normalise": "unit"}).report()
+    assert "pixels         as stored, 0 to 255\n" in result(fit={"normalise": "none"}).report()
 
 
 def test_paper_report_says_that_it_is_the_published_measure(result: Callable):

@@ -20,6 +20,13 @@ def test_settings_of_the_inner_loop_count_where_there_is_one(method: str, settin
     assert changed == learners.entry(method).by_gradient
 
 
+def test_pixels_and_shape_of_images_count_where_they_are_not_as_before():
+    spec = {"task": "t", "data": {"dataset": "digits"}}
+    changes = ({"normalise": "unit"}, {"normalise": "none"}, {"image_size": 32}, {"channels": 3}, {"resize": "crop"})
+    assert len({FewShotSpec(**spec, fit=fit).identity for fit in ({}, *changes)}) == 6
+    assert FewShotSpec(**spec, fit={"normalise": "standardise"}).identity == FewShotSpec(**spec).identity
+
+
 def test_identities_of_earlier_runs_stand():
     """Computed at commit e3c9156: of a gradient method with settings of its own, and of a floor at the defaults."""
     assert identity("maml", **OTHER)[:16] == "7e77f43fbbd48e9e"

@@ -1,8 +1,8 @@
 """When new activations start where the old ones were, and what is refused."""
 
 import pytest
-from pydantic import ValidationError
 
+from arelu_meta.errors import InputError
 from arelu_meta.kinds.finetune.spec import FineTuneSpec, PretrainedInputSection, PretrainedSection
 
 
@@ -22,7 +22,7 @@ def test_preserved(preserve, weights, wanted):
 def test_means_and_deviations_come_in_pairs():
     assert PretrainedInputSection(mean=(0.5,), std=(0.2,)).std == (0.2,)
     for wrong in ({"mean": (0.5,)}, {"mean": (0.5,), "std": (0.0,)}, {"mean": (0.5,), "std": (0.1, 0.2)}):
-        with pytest.raises(ValidationError):
+        with pytest.raises(InputError, match=r"PretrainedInputSection: `(mean|std)`"):
             PretrainedInputSection(**wrong)
 
 

@@ -1,0 +1,43 @@
+"""A few-shot model as MLflow serves it: a support with its classes and queries in, classes and probabilities out."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from arelu_meta.errors import InputError
+from arelu_meta.kinds.few_shot.model import FewShotModel
+from arelu_meta.store.served import answer_table, input_errors_as_mlflows
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+PARTS = ("support_x", "support_y", "query_x")
+
+
+class ServedFewShotModel:
+    """What MLflow calls."""
+
+    def __init__(self, model: FewShotModel) -> None:
+        self.model = model
+
+    @input_errors_as_mlflows()
+    def predict(self, inputs: Mapping[str, Any], params: Mapping[str, Any] | None = None) -> "DataFrame":
+        """Adapt to a support and answer queries.
+
+        Args:
+            inputs: `support_x` and `query_x`, images in any form that `prepare_images` takes, and `support_y`, the
+                class of each support image: names or numbers.
+            params: not used.
+
+        Returns:
+            `answer_table`, a row per query; the classes are the names or numbers of `support_y`.
+        """
+        del params
+        given = list(inputs) if isinstance(inputs, Mapping) else type(inputs).__name__
+        if not isinstance(inputs, Mapping) or set(PARTS) - set(inputs):
+            raise InputError(f"the input is {given}; give a mapping of support_x, support_y and query_x")
+        classes, labels = np.unique(np.asarray(inputs["support_y"]), return_inverse=True)
+        probabilities = self.model.probabilities(inputs["support_x"], torch.from_numpy(labels), inputs["query_x"])
+        return answer_table(probabilities, classes.tolist())

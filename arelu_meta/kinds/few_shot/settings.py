@@ -1,0 +1,86 @@
+"""What of a few-shot run's settings a prediction needs: the network, and how it adapts; nothing of data or training."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import torch
+from torch import nn
+
+from arelu_meta import activations, backbones, learners
+from arelu_meta.console.flags import validated
+from arelu_meta.kinds.few_shot.spec import FewShotSpec
+from arelu_meta.kinds.sections import NetworkSection
+from arelu_meta.learners.learner import Learner
+from arelu_meta.seeding import global_stream
+
+
+@dataclass(frozen=True)
+class LearnerSettings:
+    """A network and how it adapts to an episode.
+
+    Args:
+        ways: outputs of the network: classes of an episode.
+        network: settings of backbone and activation, as in a spec.
+        method: method of meta-learning.
+        engine: what computes its inner loop.
+        inner_loop: settings of the inner loop that the method takes.
+
+    Example:
+        >>> spec = FewShotSpec(task="mine", data={"dataset": "digits"}, training={"method": "protonet"})
+        >>> LearnerSettings.of(spec).inner_loop, LearnerSettings.of(spec).network["backbone"]
+        ({}, 'mnist_conv')
+    """
+
+    ways: int
+    network: Mapping[str, Any] = field(default_factory=dict)
+    method: str = "maml"
+    engine: str = "func"
+    inner_loop: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, spec: FewShotSpec) -> "LearnerSettings":
+        """Take them from a spec."""
+        return cls.of_values(spec.model_dump(mode="json"))
+
+    @classmethod
+    def of_values(cls, values: Mapping[str, Any]) -> "LearnerSettings":
+        """Take them from the plain values of a spec, unchecked: its data need not exist here."""
+        training = values["training"]
+        names = learners.entry(training["method"]).settings
+        inner_loop = {name: training[name] for name in names if name in training}  # a setting may be newer than values
+        return cls(values["episode"]["ways"], values["network"], training["method"], training["engine"], inner_loop)
+
+    def values(self) -> dict[str, Any]:
+        """Give them as plain values, which make the same settings again."""
+        return asdict(self)
+
+    def build_network(self, channels: int, image_size: tuple[int, int], *, seed: int = 0) -> nn.Module:
+        """Build the network, its initial weights the same for every activation."""
+        section = validated(NetworkSection, self.network, "network")
+        activation = activations.factory(section.activation, **section.activation_options)
+        backbones.check_options(section.backbone, section.backbone_options)
+        norm = {} if section.norm is None else {"norm": section.norm}
+        with global_stream(seed, "weights"):
+            return backbones.build(
+                section.backbone,
+                activation=activation,
+                channels=channels,
+                image_size=image_size,
+                classes=self.ways,
+                **norm,
+                **section.backbone_options,
+            )
+
+    def build_learner(self, network: nn.Module, *, chunk: int = 0) -> Learner:
+        """Build the learner around a network."""
+        return learners.build(self.method, network, engine=self.engine, chunk=chunk, **self.inner_loop)
+
+
+def build_learner(
+    spec: FewShotSpec, channels: int, image_size: tuple[int, int], *, chunk: int = 0, device: torch.device | None = None
+) -> Learner:
+    """Build the spec's network and the learner around it."""
+    settings = LearnerSettings.of(spec)
+    network = settings.build_network(channels, image_size, seed=spec.seed)
+    return settings.build_learner(network.to(device) if device else network, chunk=chunk)
