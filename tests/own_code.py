@@ -1,5 +1,7 @@
 """Code of one's own: an activation and networks that no other process need have."""
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -39,3 +41,14 @@ class Branching(OwnBackbone):
     def features(self, x: Tensor) -> Tensor:
         features = super().features(x)
         return features if bool(features.mean() > 0) else -features
+
+
+class Normed(OwnBackbone):
+    """Batch norm with running statistics, and layer norm."""
+
+    def __init__(self, *, channels: int, **others: Any) -> None:
+        super().__init__(channels=channels, **others)
+        self.norm, self.layer_norm = nn.BatchNorm2d(6), nn.LayerNorm(6)
+
+    def features(self, x: Tensor) -> Tensor:
+        return self.layer_norm(self.act(self.norm(self.body(x))).amax((2, 3)))

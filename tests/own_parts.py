@@ -5,7 +5,7 @@ from torch import Tensor, nn
 
 from arelu_meta.activations import Factory
 from arelu_meta.backbones.conv_block import input_multiple
-from arelu_meta.learners.learner import GradientLearner
+from arelu_meta.learners.gradient_learner import GradientLearner
 from arelu_meta.learners.maml import maml
 from arelu_meta.learners.prototypes import ProtoNet
 

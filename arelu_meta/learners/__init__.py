@@ -23,6 +23,7 @@ Method: TypeAlias = "str | Callable[..., Learner]"
 __all__ = ["LearnerEntry", "Method", "build", "check_engine", "engines", "entries", "entry", "names", "register"]
 
 ALL_ENGINES = ("func", "higher", "learn2learn")
+PARTLY = ("func", "higher")  # engines that can let some parameters rest
 INNER_LOOP_SETTINGS = ("inner_lr", "inner_steps", "test_steps", "clip_norm", "inner_optimizer")
 
 
@@ -43,10 +44,13 @@ class LearnerEntry(Entry):
     """whether a network with a head adapts by gradient steps; otherwise features are compared. Of your own: whether it
     takes `engine`, unless it says otherwise"""
 
+    takes_head: bool = False
+    """whether the method treats the head apart, so that it can be named"""
+
     @property
     def settings(self) -> tuple[str, ...]:
         """The settings of the inner loop that the method takes; it has no use for others."""
-        return INNER_LOOP_SETTINGS if self.by_gradient else ()
+        return (*(INNER_LOOP_SETTINGS if self.by_gradient else ()), *(("head",) if self.takes_head else ()))
 
 
 def _entry(
@@ -59,8 +63,8 @@ _REGISTRY = Registry("method", LearnerEntry, group="arelu_meta.learners")
 _REGISTRY.add(
     _entry("maml", "maml:maml", "second-order MAML", "Finn 2017, arXiv 1703.03400", ALL_ENGINES),
     _entry("fomaml", "maml:fomaml", "MAML with constant inner gradients", "Finn 2017, arXiv 1703.03400", ALL_ENGINES),
-    _entry("anil", "maml:anil", "only the head adapts", "Raghu 2020, arXiv 1909.09157", ("func", "higher")),
-    _entry("boil", "maml:boil", "only the body adapts", "Oh 2021, arXiv 2008.08882", ("func", "higher")),
+    _entry("anil", "maml:anil", "only the head adapts", "Raghu 2020, arXiv 1909.09157", PARTLY, takes_head=True),
+    _entry("boil", "maml:boil", "only the body adapts", "Oh 2021, arXiv 2008.08882", PARTLY, takes_head=True),
     _entry("meta_sgd", "learned_rates:MetaSgd", "one learned rate per weight", "Li 2017, arXiv 1707.09835"),
     _entry(
         "mamlpp",
@@ -197,7 +201,7 @@ def build(method: Method, network: "nn.Module", *, engine: str = "func", **optio
             needs a method `features` that maps images to (N, d).
         engine: what computes the inner loop of methods that adapt by gradient: "func", "higher" or "learn2learn".
         options: `chunk`, and for methods that adapt by gradient `inner_lr`, `inner_steps`, `test_steps`, `clip_norm`,
-            `inner_optimizer` and `loss`, as in `arelu_meta.learners.maml.maml`.
+            `inner_optimizer` and `loss`, as in `arelu_meta.learners.maml.maml`; `head` for `anil` and `boil`.
 
     Returns:
         A learner: `meta_step` fills gradients from episodes, `adapt` answers queries of one support set.
@@ -208,8 +212,8 @@ def build(method: Method, network: "nn.Module", *, engine: str = "func", **optio
 
     >>> from torch import nn
     >>> learner = build("anil", nn.Sequential(nn.Flatten(), nn.Linear(4, 3)), inner_lr=0.1, inner_steps=5)
-    >>> sorted(learner.rule.moving)
-    ['1.bias', '1.weight']
+    >>> learner.rule.moving  # names of parameters, once the first episode has shown which layer is the head
+    'head'
     """
     from arelu_meta.learners.learner import Learner
 

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from arelu_meta.data.episodes import Episode
 from arelu_meta.learners.engines import Engine
+from arelu_meta.learners.gradient_learner import GradientLearner
 from arelu_meta.learners.inner_loop import InnerOptimizer, InnerRule, Loss, episode_losses
-from arelu_meta.learners.learner import GradientLearner
 
 FIRST_ORDER_UNTIL = 0.25  # share of training before second derivatives are switched on
 MULTI_STEP_UNTIL = 0.5  # share of training over which the loss moves from all steps to the last

@@ -6,8 +6,8 @@ import torch.nn.functional as F
 from torch import nn
 
 from arelu_meta.learners.engines import Engine
+from arelu_meta.learners.gradient_learner import GradientLearner
 from arelu_meta.learners.inner_loop import InnerOptimizer, InnerRule, Loss
-from arelu_meta.learners.learner import GradientLearner
 from arelu_meta.learners.moving import Part, all_but, parameters_of
 
 

@@ -10,8 +10,9 @@ from arelu_meta.data.episodes import Episode
 from arelu_meta.errors import InputError
 from arelu_meta.learners.engines import Engine
 from arelu_meta.learners.engines.func_engine import FuncEngine
+from arelu_meta.learners.gradient_learner import GradientLearner
 from arelu_meta.learners.inner_loop import InnerOptimizer, InnerRule, Loss, episode_losses
-from arelu_meta.learners.learner import GradientLearner, StepOutcome
+from arelu_meta.learners.learner import StepOutcome
 from arelu_meta.metrics import accuracy
 
 

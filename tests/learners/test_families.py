@@ -21,7 +21,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from arelu_meta import learners
 from arelu_meta.activations.arelu import AReLU
 from arelu_meta.data.episodes import Episode
-from arelu_meta.learners.learner import GradientLearner
+from arelu_meta.learners.gradient_learner import GradientLearner
 from arelu_meta.surgery import swap
 from tests.learners.families import (
     CLASSES,

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from arelu_meta import learners
 from arelu_meta.data.episodes import Episode
 from arelu_meta.errors import InputError
-from arelu_meta.learners.learner import GradientLearner
+from arelu_meta.learners.gradient_learner import GradientLearner
 from tests.learners.small_problems import central_differences, distance, episodes, gradients, own_net
 
 RATE, STEPS = 0.3, 2

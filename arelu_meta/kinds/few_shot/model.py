@@ -20,7 +20,8 @@ from arelu_meta.data.inputs import Inputs, from_values
 from arelu_meta.data.raw_images import prepare_images
 from arelu_meta.errors import InputError
 from arelu_meta.kinds.few_shot.settings import LearnerSettings
-from arelu_meta.learners.learner import Adapted, GradientLearner, Learner
+from arelu_meta.learners.gradient_learner import GradientLearner
+from arelu_meta.learners.learner import Adapted, Learner
 
 if TYPE_CHECKING:
     from arelu_meta.kinds.few_shot.served import ServedFewShotModel
@@ -170,7 +171,7 @@ class FewShotModel:
                     f"{stored.source} needs {', '.join(values['own_code'])}, which could not be traced "
                     f"({values['not_traced']}); make it importable here: {error}"
                 ) from error
-            learner.state().load_state_dict(stored.state_dict())
+            learner.load_state(stored.state_dict())
         return cls(settings, learner, inputs, transductive=values["transductive"])
 
     @classmethod
@@ -187,7 +188,7 @@ class FewShotModel:
         )
         settings = LearnerSettings.of_values(spec)
         learner = settings.build_learner(settings.build_network(inputs.channels, inputs.size))
-        learner.state().load_state_dict(stored.state_dict())
+        learner.load_state(stored.state_dict())
         return cls(settings, learner, inputs)
 
 

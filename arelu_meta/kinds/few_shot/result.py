@@ -27,6 +27,7 @@ class FewShotResult(Result):
     episodes: np.ndarray
     held_out: str
     transductive: bool
+    note: str
     selected_iteration: int
     best_batch_accuracy: float
     train_seconds: float
@@ -66,6 +67,8 @@ class FewShotResult(Result):
             ("queries", seen),
             ("pixels", PIXELS[spec.fit.normalise]),
         ]
+        if self.note:
+            rows.append(("episodes", f"computed one by one, as `vmap` {self.note}"))
         if not self.verified:
             rows.append(UNVERIFIED)
         if spec.evaluation.protocol == "paper":

@@ -26,6 +26,7 @@ from arelu_meta.kinds.few_shot.settings import LearnerSettings, build_learner
 from arelu_meta.kinds.few_shot.spec import FewShotSpec
 from arelu_meta.kinds.results import name_of
 from arelu_meta.kinds.session import EVALUATION_SEED, Session, inputs_of_run, load_split, machine, open_session
+from arelu_meta.learners.gradient_learner import GradientLearner
 from arelu_meta.learners.learner import Learner
 from arelu_meta.pictures.figures import activation_curves, training_curve
 from arelu_meta.runtime import processes
@@ -56,7 +57,9 @@ def run_few_shot(spec: FewShotSpec, execution: EpisodeExecution, bar: progress.B
             part: EpisodeSampler(getattr(split, part), shots=episode.shots, **size) for part, size in sizes.items()
         }
         learner = build_learner(spec, images.channels, images.image_size, chunk=execution.chunk, device=device)
-        check_forward(learner.network, images.pixels(torch.arange(2, device=device)))
+        if not isinstance(learner, GradientLearner):  # which leave the network's buffers alone
+            check_forward(learner.network, images.pixels(torch.arange(2, device=device)))
+        learner.prepare(samplers["train"].sample(2, generator(EVALUATION_SEED, "episodes/prepare")))
         if execution.record_steps:
             learner.record_steps()
         with open_session(
@@ -69,6 +72,7 @@ def run_few_shot(spec: FewShotSpec, execution: EpisodeExecution, bar: progress.B
                 "device": str(device),
                 "data_digest": images.digest,
                 "transductive": str(learner.transductive),
+                **({"one_by_one": note} if (note := learner.note) else {}),
             },
             datasets={part: getattr(split, part) for part in splits.SUBSETS},
             split=split,
@@ -118,6 +122,7 @@ def _train_and_test(
         held_out=split.held_out,
         verified=split.train.provenance.verified,
         transductive=learner.transductive,
+        note=learner.note,
         selected_iteration=training.selected,
         best_batch_accuracy=max((accuracy for _, accuracy in training.curves["train"]), default=float("nan")),
         train_seconds=train_seconds,
@@ -142,7 +147,7 @@ def _train(
     next_episodes = _training_episodes(spec, samplers["train"], random)
     checkpoint = session.checkpoint
     if checkpoint is not None:
-        state.load_state_dict(checkpoint["state"])
+        learner.load_state(checkpoint["state"])
         optimizer.load_state_dict(checkpoint["optimizer"])
         random.set_state(checkpoint["episode_random"])
         training = MetaTraining(**checkpoint["training"])

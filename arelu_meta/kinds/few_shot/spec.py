@@ -69,6 +69,8 @@ class MetaTrainingSection(Section):
     """optimizer of the inner steps; adam runs on engine higher"""
     clip_norm: OptionalRate = None
     """bound on the norm of the inner gradients"""
+    head: str = ""
+    """path of the layer that anil moves and boil does not; empty: the last linear layer before the logits"""
     outer_lr: Rate = 0.005
     """learning rate of the outer optimizer (Adam; plain SGD for reptile)"""
     halve_lr_every: OptionalCount = None
@@ -121,7 +123,9 @@ class FewShotSpec(Spec):
         ('maml', 'arelu', True)
     """
 
-    left_out_at_default: ClassVar[frozenset[str]] = frozenset(f"fit.{key}" for key in EpisodeInputSection.model_fields)
+    left_out_at_default: ClassVar[frozenset[str]] = frozenset(
+        ("training.head", *(f"fit.{key}" for key in EpisodeInputSection.model_fields))
+    )
 
     kind: Literal["few_shot"] = "few_shot"
     data: DataSection
@@ -154,7 +158,7 @@ class FewShotSpec(Spec):
         They stand at their defaults there, so that a task file may set them for the methods that do.
         """
         fields = MetaTrainingSection.model_fields
-        ignored = set(learners.INNER_LOOP_SETTINGS) - set(learners.entry(self.training.method).settings)
+        ignored = {*learners.INNER_LOOP_SETTINGS, "head"} - set(learners.entry(self.training.method).settings)
         training = self.training.model_copy(update={name: fields[name].default for name in ignored})
         return super(FewShotSpec, self.model_copy(update={"training": training})).identity
 

@@ -2,7 +2,7 @@
 
 import copy
 from collections.abc import Callable, Mapping
-from contextlib import redirect_stderr
+from contextlib import nullcontext, redirect_stderr
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
@@ -15,7 +15,9 @@ from arelu_meta import learners
 from arelu_meta.data.inputs import Inputs
 from arelu_meta.errors import first_line
 from arelu_meta.kinds.few_shot.settings import LearnerSettings
-from arelu_meta.learners.learner import GradientLearner, Learner
+from arelu_meta.learners.functional_network import lent
+from arelu_meta.learners.gradient_learner import GradientLearner
+from arelu_meta.learners.learner import Learner
 from arelu_meta.store.connection import quiet
 from arelu_meta.store.graphs import read_graph, trace
 
@@ -80,7 +82,8 @@ def save_traced(learner: Learner, settings: LearnerSettings, inputs: Inputs, pat
     network = copy.deepcopy(learner.network.eval()).cpu()
     device = next(learner.network.parameters()).device
     try:
-        with quiet(), redirect_stderr(StringIO()):  # the exporter writes the whole graph where it fails
+        # As episodes are computed, with batch statistics; the exporter writes the whole graph where it fails.
+        with quiet(), redirect_stderr(StringIO()), lent(network) if by_gradient else nullcontext():
             program = trace(network if by_gradient else FeaturesForward(network), x)
         traced = _learner(
             program, settings, {name: value.cpu() for name, value in learner.state().state_dict().items()}
@@ -105,5 +108,5 @@ def _learner(program: ExportedProgram, settings: LearnerSettings, state: Mapping
     if not learners.entry(settings.method).by_gradient:
         return settings.build_learner(FeaturesNetwork(graph))  # the graph has its weights in it
     learner = settings.build_learner(graph)
-    learner.state().load_state_dict(state)
+    learner.load_state(state)
     return learner

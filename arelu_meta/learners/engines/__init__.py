@@ -26,6 +26,10 @@ class Engine(Protocol):
     def recordable(self) -> bool:
         """Whether all steps run the same operations, so that they can be recorded."""
 
+    @property
+    def note(self) -> str:
+        """Why a network is not computed in the usual way; empty where it is."""
+
     def prepare(self, network: "nn.Module", rule: "InnerRule", episodes: "Episode") -> object:
         """Find out what can be known before the first step: checks that would otherwise be a part of it.
 

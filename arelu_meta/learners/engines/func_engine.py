@@ -83,6 +83,8 @@ class FuncEngine:
             return self.vectorise
         if episodes.support_x.is_meta or all(map(is_known, network.modules())):
             return True
+        if len(episodes) == 1:
+            return False  # a loop of one is as fast, and right
         layers = tuple((type(module), module.training) for module in network.modules())
         shapes = tuple(parameter.shape for parameter in network.parameters())
         key = (layers, shapes, episodes.support_x.shape[2:], rule.first_order, rule.moving, rule.loss)

@@ -18,6 +18,7 @@ class HigherEngine:
     """Adapt a functional copy that `higher` makes of the network."""
 
     recordable = False
+    note = ""
 
     def prepare(self, network: nn.Module, rule: InnerRule, episodes: Episode) -> None:
         """There is nothing to find out before the first step."""

@@ -32,6 +32,7 @@ class Learn2LearnEngine:
     """Adapt clones of `learn2learn.algorithms.MAML`; only whole networks and plain SGD, as that wrapper does."""
 
     recordable = False
+    note = ""
 
     def prepare(self, network: nn.Module, rule: InnerRule, episodes: Episode) -> None:
         """There is nothing to find out before the first step."""

@@ -48,16 +48,21 @@ def difference(network: nn.Module, rule: InnerRule, episodes: Episode, *, doubte
             if not torch.equal(before, torch.get_rng_state()):  # the two ways would draw in another order
                 right = _meta_gradient(copied.eval(), rule, small, trusted)
         except Exception as error:  # whatever a module of others raises
-            return f"cannot be checked: {first_line(error)}"
+            return f"cannot be checked: {_beginning(error)}"
         try:
             found = _meta_gradient(copied, rule, small, doubted)
         except Exception as error:
-            return f"fails: {first_line(error).partition('. ')[0]}"
+            return f"fails: {_beginning(error)}"
     whole = torch.stack([gradient.norm() for gradient in right.values()]).norm()
     off = {name: (found[name] - g).norm() / torch.maximum(g.norm(), SMALL * whole) for name, g in right.items()}
     worst = max(off, key=lambda name: off[name].nan_to_num(torch.inf).item())
     wrong = not off[worst] <= TOLERANCE  # NaN is
     return f"gives another meta-gradient: that of {worst} is off by {100 * off[worst]:.2g} %" if wrong else ""
+
+
+def _beginning(error: Exception) -> str:
+    """What torch says of a fault in its first sentence; more would not fit a line."""
+    return first_line(error).partition(". ")[0]
 
 
 def _small(episodes: Episode) -> Episode:

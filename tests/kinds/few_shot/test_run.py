@@ -28,7 +28,7 @@ from arelu_meta.kinds import run
 from arelu_meta.kinds.execution import EpisodeExecution, Execution
 from arelu_meta.kinds.few_shot.result import FewShotResult
 from arelu_meta.kinds.few_shot.settings import build_learner
-from arelu_meta.learners.learner import GradientLearner
+from arelu_meta.learners.gradient_learner import GradientLearner
 from arelu_meta.seeding import generator
 
 SpecMaker = Callable[..., Any]

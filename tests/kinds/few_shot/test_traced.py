@@ -13,7 +13,7 @@ from arelu_meta.errors import InputError
 from arelu_meta.kinds.few_shot.model import FewShotModel
 from arelu_meta.kinds.few_shot.traced import foreign_classes
 from arelu_meta.store.graphs import GRAPH_FILE
-from tests.own_code import Branching, OwnBackbone, Squareplus
+from tests.own_code import Branching, Normed, OwnBackbone, Squareplus
 from tests.tiny_model import CONV4, images, tiny_model
 from tests.tiny_runs import MLFLOW_WARNINGS
 
@@ -25,7 +25,7 @@ OWN = {"backbone": "own", "activation": "tests.own_code:Squareplus"}
 @pytest.fixture(autouse=True)
 def own_backbones() -> Iterator[None]:
     """Backbones that this process alone has registered."""
-    added = {"own": OwnBackbone, "branching": Branching}
+    added = {"own": OwnBackbone, "branching": Branching, "normed": Normed}
     for name, target in added.items():
         backbones._REGISTRY.add(BackboneEntry(name, target))
     yield
@@ -103,3 +103,15 @@ def test_what_cannot_be_traced_loads_where_its_code_is(tmp_path, monkeypatch, ca
     with pytest.raises(InputError, match=message) as raised:
         FewShotModel.load(tmp_path)
     assert "\n" not in str(raised.value)
+
+
+def test_batch_norms_of_a_graph_take_the_statistics_of_the_batch(tmp_path: Path):
+    """As they do in the learner: running statistics, which a graph of the network by itself would hold, never moved."""
+    model = tiny_model(network={"backbone": "normed"})
+    support, query = images(6), images(4, seed=1)
+    expected = model.probabilities(support, SUPPORT_Y, query)
+    model.save(tmp_path)
+    backbones._REGISTRY.remove("normed")
+    loaded = FewShotModel.load(tmp_path)
+    torch.testing.assert_close(loaded.probabilities(support, SUPPORT_Y, query), expected, rtol=1e-4, atol=1e-5)
+    assert loaded.transductive

@@ -8,7 +8,7 @@ from arelu_meta import activations, learners
 from arelu_meta.data.episodes import Episode
 from arelu_meta.learners.engines import Engine, build
 from arelu_meta.learners.engines.func_engine import FuncEngine
-from arelu_meta.learners.learner import GradientLearner
+from arelu_meta.learners.gradient_learner import GradientLearner
 from tests.learners.small_problems import (
     central_differences,
     conv4,
