@@ -184,6 +184,16 @@ def test_images_come_in_three_shapes_and_two_kinds():
     np.testing.assert_array_equal(found, FewShotClassifier(model).fit(stated[:6], WORDS).predict_proba(stated[6:]))
 
 
+def test_images_of_another_shape_are_fitted_as_the_model_does():
+    """Colour, 40x40, channels last; the model was trained on grey ones of 28x28."""
+    model, colour = tiny_model(), images(8, channels=3, side=40)
+    found = FewShotClassifier(model).fit(colour[:6].permute(0, 2, 3, 1), WORDS).predict_proba(colour[6:])
+    classes, labels = np.unique(WORDS, return_inverse=True)
+    expected = model.probabilities(colour[:6], torch.from_numpy(labels), colour[6:])
+    assert len(classes) == 3
+    np.testing.assert_array_equal(found, expected)
+
+
 @pytest.mark.parametrize(
     ("x", "message"),
     [
