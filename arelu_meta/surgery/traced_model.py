@@ -9,15 +9,8 @@ from typing import Any
 from torch import fx, nn
 
 from arelu_meta.errors import InputError
-from arelu_meta.surgery.activation_types import (
-    cannot_apply,
-    conceals,
-    is_torch,
-    may_apply,
-    module_type,
-    node_type,
-    source_text,
-)
+from arelu_meta.surgery.activation_types import module_type, node_type, source_text
+from arelu_meta.surgery.reachable_code import cannot_apply, conceals, is_torch, may_apply
 from arelu_meta.surgery.tracing import TENSOR, Given, Trace, UntraceableError, arguments_of_call, trace
 
 MODES = (True, False)  # training, evaluation
