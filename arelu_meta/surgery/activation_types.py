@@ -46,27 +46,41 @@ _TYPES: dict[str, tuple[Any, ...]] = {
 }
 # What is replaced by default. Gates and outputs (sigmoid, softmax, tanh, softplus) are swapped when asked for.
 BETWEEN_LAYERS = frozenset(_TYPES) - {"softplus", "sigmoid", "hardsigmoid", "tanh"}
-# Classes that no trace follows (functions of autograd, work in place), or that need not be traced.
+# Classes of other libraries, by module: what each computes.
+_FOREIGN: dict[str, dict[str, str]] = {
+    "timm.layers.activations": {
+        "swish": "Swish",
+        "hardswish": "HardSwish",
+        "mish": "Mish",
+        "gelu": "GELU",
+        "gelu_tanh": "GELUTanh",
+        "quick_gelu": "QuickGELU",
+        "prelu": "PReLU",
+        "sigmoid": "Sigmoid",
+        "hardsigmoid": "HardSigmoid",
+        "tanh": "Tanh",
+    },
+    "timm.layers.activations_me": {
+        "swish": "SwishMe",
+        "hardswish": "HardSwishMe",
+        "mish": "MishMe",
+        "hardsigmoid": "HardSigmoidMe",
+    },
+    "transformers.activations": {
+        "gelu": "GELUActivation",
+        "gelu_tanh": "GELUTanh NewGELUActivation FastGELUActivation AccurateGELUActivation",
+        "quick_gelu": "QuickGELUActivation",
+        "swish": "SiLUActivation",
+        "mish": "MishActivation",
+    },
+    "efficientnet_lite_pytorch.utils": {"swish": "Swish MemoryEfficientSwish"},
+    "efficientnet_pytorch.utils": {"swish": "Swish MemoryEfficientSwish"},
+}
 FOREIGN_CLASSES = {
-    f"{module}:{name}": activation
-    for module, classes in {
-        "timm.layers.activations": {
-            **{"Swish": "swish", "HardSwish": "hardswish", "Mish": "mish", "GELU": "gelu", "GELUTanh": "gelu_tanh"},
-            **{"QuickGELU": "quick_gelu", "PReLU": "prelu", "Sigmoid": "sigmoid", "HardSigmoid": "hardsigmoid"},
-            "Tanh": "tanh",
-        },
-        "timm.layers.activations_me": {
-            **{"SwishMe": "swish", "HardSwishMe": "hardswish", "MishMe": "mish", "HardSigmoidMe": "hardsigmoid"},
-        },
-        "transformers.activations": {
-            **{"GELUActivation": "gelu", "GELUTanh": "gelu_tanh", "NewGELUActivation": "gelu_tanh"},
-            **{"FastGELUActivation": "gelu_tanh", "AccurateGELUActivation": "gelu_tanh"},
-            **{"QuickGELUActivation": "quick_gelu", "SiLUActivation": "swish", "MishActivation": "mish"},
-        },
-        "efficientnet_lite_pytorch.utils": {"Swish": "swish", "MemoryEfficientSwish": "swish"},
-        "efficientnet_pytorch.utils": {"Swish": "swish", "MemoryEfficientSwish": "swish"},
-    }.items()
-    for name, activation in classes.items()
+    f"{home}:{name}": activation
+    for home, classes in _FOREIGN.items()
+    for activation, listed in classes.items()
+    for name in listed.split()
 }
 CALLS = {call: name for name, calls in _TYPES.items() for call in calls}
 

@@ -36,13 +36,15 @@ FORMULAS: dict[str, Callable[[Tensor], Tensor]] = {
 TOLERANCE = 1e-7  # times max(1, |x|); constants are written with ten digits, and some compute in float32
 POINTS = torch.cat([torch.linspace(-12, 12, 4001, dtype=torch.float64), torch.tensor([-50.0, 50.0]).double()])
 # Functions and methods that take single numbers to single numbers and leave what they are given as it was.
-_ON_SINGLE_NUMBERS = frozenset(
-    """
-    abs add celu clamp clamp_max clamp_min clip div elu erf exp expm1 expit ge gelu gt hardsigmoid hardswish hardtanh le
-    leaky_relu log log1p logsigmoid lt maximum minimum mish mul multiply neg pow relu relu6 reciprocal rsqrt rsub selu
-    sigmoid sign silu softplus softsign sqrt square sub subtract tanh threshold true_divide truediv where
-    """.split()
-)
+# fmt: off
+_ON_SINGLE_NUMBERS = frozenset({
+    "abs", "add", "celu", "clamp", "clamp_max", "clamp_min", "clip", "div", "elu", "erf", "exp", "expm1", "ge",
+    "gelu", "gt", "hardsigmoid", "hardswish", "hardtanh", "le", "leaky_relu", "log", "log1p", "logsigmoid", "lt",
+    "maximum", "minimum", "mish", "mul", "multiply", "neg", "pow", "reciprocal", "relu", "relu6", "rsqrt", "rsub",
+    "selu", "sigmoid", "sign", "silu", "softplus", "softsign", "sqrt", "square", "sub", "subtract", "tanh",
+    "threshold", "true_divide", "truediv", "where",
+})
+# fmt: on
 _DEFAULTS = frozenset(vars(nn.Module()))
 _PLAIN = (bool, float, int, str, tuple, type(None))
 _known: dict[tuple[Any, ...], str | None] = {}
@@ -85,7 +87,7 @@ def _proved_formula(module: nn.Module) -> str | None:
     for training in (True, False):
         try:
             with torch.no_grad():
-                values.append(copy.deepcopy(module).train(training)(POINTS.clone()))
+                values.append(copy.deepcopy(module).train(training).forward(POINTS.clone()))
         except Exception:  # whatever a foreign forward raises, it is none of the formulas
             return None
     allowed = TOLERANCE * POINTS.abs().clamp(min=1)

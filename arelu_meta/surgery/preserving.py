@@ -23,9 +23,11 @@ from torch import Tensor, fx, nn
 
 from arelu_meta.activations.apl import APL
 from arelu_meta.activations.arelu import ALPHA_HIGH, ALPHA_LOW, AReLU, raw_alpha
+from arelu_meta.activations.clamped import Clamped
 from arelu_meta.activations.comb import Comb, CombPaper
 from arelu_meta.activations.controls import AReLUFrozen, AReLUUnit, ReLUGain
 from arelu_meta.activations.rrelu import RReLU
+from arelu_meta.kernels.module_internals import has_call_hooks
 from arelu_meta.surgery.activation_types import as_function
 from arelu_meta.surgery.sites import CallSite
 from arelu_meta.surgery.traced_model import MODES, TracedBlock, TracedModel
@@ -92,7 +94,7 @@ def start_like(new: nn.Module, slope: Tensor, options: dict[str, Any]) -> None:
 @torch.no_grad()
 def gain(new: nn.Module) -> float | None:
     """Slope above zero of an activation that a positive factor may pass through; None for any other."""
-    if not isinstance(new, _HOMOGENEOUS):
+    if not isinstance(new, _HOMOGENEOUS) or isinstance(new, Clamped):
         return None
     return float(copy.deepcopy(new).double()(torch.ones(1, dtype=torch.float64)))
 
@@ -112,7 +114,7 @@ def residual(new: nn.Module, site: CallSite, scale: float = 1.0) -> float | None
         if any(parameter.is_meta for parameter in parameters):
             return None
         channels = max((parameter.numel() for parameter in parameters), default=1)
-        old = copy.deepcopy(old).cpu().double().eval()
+        old = copy.deepcopy(old).cpu().double().eval().forward  # not by a call, which hooks would see
     sizes = torch.logspace(-3, 3, 601, dtype=torch.float64)
     x = torch.cat([-sizes.flip(0), sizes])[:, None].expand(-1, channels)
     result = copy.deepcopy(new).double().eval()(x.clone())
@@ -130,10 +132,13 @@ class FoldingTargets:
         for block in model.blocks:  # parameters that some forward pass reads itself, past the layer that holds them
             for node in (node for mode in MODES for node in block.nodes(mode) if node.op == "get_attr"):
                 home, _, leaf = str(node.target).rpartition(".")
-                self.own.discard(id(getattr(block.module.get_submodule(home), leaf)))
+                # A constant that `forward` makes is an attribute of the trace only.
+                self.own.discard(id(getattr(block.module.get_submodule(home), leaf, None)))
 
     def layer(self, site: CallSite) -> str | None:
         """Name the layer, the same in training and in evaluation; None where there is no such layer."""
+        if site.module is not None and has_call_hooks(site.module):
+            return None
         nodes = [(mode, node) for mode, node in site.nodes.items() if node is not None]
         layers = {self._follow(site.block, mode, node) for mode, node in nodes}
         return layers.pop() if len(layers) == 1 and len(nodes) == len(site.nodes) else None
@@ -145,12 +150,12 @@ class FoldingTargets:
         (user,) = node.users
         if user.op == "output":
             call = block.calls.get(training)
-            if user.args[0] is not node or block.parent is None or call is None:
+            if user.args[0] is not node or block.parent is None or call is None or has_call_hooks(block.module):
                 return None
             return self._follow(block.parent, training, call)
         inner = block.children.get((training, user))
         if inner is not None:
-            if user.args.count(node) != 1:
+            if user.args.count(node) != 1 or has_call_hooks(inner.module):
                 return None
             arguments = [found for found in inner.nodes(training) if found.op == "placeholder"]
             return self._follow(inner, training, arguments[user.args.index(node)])
@@ -160,8 +165,8 @@ class FoldingTargets:
             module = block.modules[str(user.target)]
             if type(module) in _LINEAR:
                 alone = id(module.weight) in self.own and self.model.layer_calls[id(module)] == 1
-                return self.names[id(module)] if alone and not module._forward_pre_hooks else None
-            passing = isinstance(module, _PASSING_LAYERS)
+                return self.names[id(module)] if alone and not has_call_hooks(module) else None
+            passing = isinstance(module, _PASSING_LAYERS) and not has_call_hooks(module)
         else:
             passing = user.target in (_PASSING_FUNCTIONS if user.op == "call_function" else _PASSING_METHODS)
         return self._follow(block, training, user) if passing else None

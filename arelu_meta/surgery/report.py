@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from torch import Tensor, nn
 
-from arelu_meta.activations.clamped import Clamped
+from arelu_meta.activations.clamped import Clamped, original_class
 from arelu_meta.console.tables import text_table
 from arelu_meta.surgery.rewriting import ForwardText
 
@@ -35,11 +35,12 @@ class SiteReport:
 def activation_label(module: nn.Module) -> str:
     """Name an activation as reports do.
 
-    >>> activation_label(Clamped(nn.ReLU(), 6.0))
+    >>> from arelu_meta.activations.clamped import clamp_output
+    >>> activation_label(clamp_output(nn.ReLU(), 6.0))
     'ReLU up to 6'
     """
     if isinstance(module, Clamped):
-        return f"{activation_label(module.base)} up to {module.maximum:g}"
+        return f"{original_class(module).__name__} up to {module.maximum:g}"
     return type(module).__name__
 
 

@@ -9,9 +9,11 @@ import torch
 from torch import nn
 
 from arelu_meta import activations
-from arelu_meta.activations.clamped import Clamped
+from arelu_meta.activations.clamped import clamp_output
 from arelu_meta.errors import InputError
+from arelu_meta.kernels.module_internals import is_compiled, move_call_hooks
 from arelu_meta.surgery.activation_types import module_type, source_text, types_to_replace
+from arelu_meta.surgery.hooks import check_hooks
 from arelu_meta.surgery.preserving import RELU6_MAXIMUM, FoldingTargets, gain, old_slope, residual, start_like
 from arelu_meta.surgery.report import OldForward, OldModule, OldWeight, SiteReport, SwapReport, activation_label
 from arelu_meta.surgery.rewriting import ForwardText, current_forward, rewrite_block
@@ -59,6 +61,7 @@ def swap(
     for block in blocks:
         if block.trace.obstacle is not None:
             traced.refuse(block.path, block.trace.obstacle)
+    check_hooks(model, sites, chosen, (child for block in blocks for child in traced.written_in(block)))
     folding = FoldingTargets(traced) if preserve else None
     new = [_new_activation(site, to, options, folding) for site in chosen]
     undo: list[OldModule | OldForward | OldWeight] = []
@@ -112,10 +115,11 @@ def restore(model: nn.Module, report: SwapReport) -> None:
             delattr(model.get_submodule(step.home), step.leaf)
         else:
             home = model.get_submodule(step.home)
-            now = next(home.get_submodule(step.leaf).parameters(), None)
+            replaced = home.get_submodule(step.leaf)
+            now = next(replaced.parameters(), None)
             old = copy.deepcopy(step.module, copies)
             home.add_module(step.leaf, old if now is None else old.to(now.device, now.dtype))
-            old.train(home.training)
+            move_call_hooks(replaced, old.train(home.training))
 
 
 def _check_swappable(model: nn.Module, new: nn.Module, to: activations.Activation) -> None:
@@ -129,7 +133,7 @@ def _check_swappable(model: nn.Module, new: nn.Module, to: activations.Activatio
     if module_type(model) is not None:
         raise InputError(f"the network is a single {type(model).__name__}; put it into an nn.Sequential to swap it")
     wrappers = (nn.DataParallel, nn.parallel.DistributedDataParallel, torch.jit.ScriptModule)
-    if isinstance(model, wrappers) or hasattr(model, "_orig_mod"):  # the name that torch.compile gives
+    if isinstance(model, wrappers) or is_compiled(model):
         raise InputError(f"swap before wrapping: {type(model).__name__} hides the network's own forward pass")
 
 
@@ -163,7 +167,7 @@ def _new_activation(
     if folding is not None:
         start_like(new, slope, options)
         # Without the bound of ReLU6 the signal of a trained network grows from layer to layer.
-        new = Clamped(new, RELU6_MAXIMUM) if site.activation == "relu6" else new
+        new = clamp_output(new, RELU6_MAXIMUM) if site.activation == "relu6" else new
         factor = gain(new)
         if factor is not None and factor != 1:
             layer = folding.layer(site)
@@ -189,6 +193,8 @@ def _put_in(
         if first is not None:
             module.to(first.device, first.dtype)
         undo.append(_set_module(site, module.train(site.block.module.training)))
+        if site.module is not None:
+            move_call_hooks(site.module, module)
         if report.folded_into and factor:
             weight = model.get_parameter(f"{report.folded_into}.weight")
             undo.append(OldWeight(report.folded_into, factor, weight.detach().clone()))

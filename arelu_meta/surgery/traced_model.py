@@ -79,6 +79,10 @@ class TracedModel:
         self.failures.append((path, reason))
         self._refuse_failures()
 
+    def written_in(self, block: TracedBlock) -> list[nn.Module]:
+        """List the modules that are a piece of this block's graphs, because they run several times."""
+        return [child for child in block.module.modules() if id(child) in self._inline]
+
     def is_block(self, module: nn.Module) -> bool:
         """Tell a block with a forward of its own from torch's layers and from activations."""
         if module_type(module) is not None:
