@@ -29,11 +29,10 @@ ELSEWHERE = {
     "kinds/finetune/result.py": "kinds/finetune/test_run.py",
     "kinds/results.py": "kinds/test_contract.py",
     # Steps of one rewriting, whose outcome is what counts.
-    "surgery/preserving.py": "surgery/test_swap.py",
     "surgery/report.py": "surgery/test_swap.py",
-    "surgery/rewriting.py": "surgery/test_swap.py",
     "surgery/sites.py": "surgery/test_swap.py",
     "surgery/traced_model.py": "surgery/test_tracing.py",
+    "surgery/reachable_code.py": "surgery/test_swap.py",
 }
 # Test files of no single module.
 ACROSS = {

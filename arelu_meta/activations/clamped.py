@@ -5,10 +5,11 @@ and the network's answers are lost (EfficientNet-Lite0 in docs/finetuning.md). T
 subclass of its class, so its parameters keep their names: with and without the bound a state dict is the same.
 """
 
-import functools
 from typing import Any
 
 from torch import Tensor, nn
+
+_classes: dict[type[nn.Module], type[nn.Module]] = {}  # one for each class, so that a copy is of the same
 
 
 class Clamped(nn.Module):
@@ -52,9 +53,10 @@ def original_class(activation: Clamped) -> type[nn.Module]:
     return type(activation).__mro__[2]
 
 
-@functools.cache  # one class for each, so that copies are of the same
-def _clamped_class(original: type[Any]) -> type[nn.Module]:
-    return type(f"Clamped{original.__name__}", (Clamped, original), {"__module__": __name__})
+def _clamped_class(original: type[nn.Module]) -> type[nn.Module]:
+    if original not in _classes:
+        _classes[original] = type(f"Clamped{original.__name__}", (Clamped, original), {"__module__": __name__})
+    return _classes[original]
 
 
 def _rebuild(original: type[nn.Module]) -> nn.Module:
