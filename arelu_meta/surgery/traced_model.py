@@ -25,6 +25,14 @@ def join_path(*names: str) -> str:
     return ".".join(name for name in names if name)
 
 
+class UnprovedError(InputError):
+    """No trace proves which activations a network, or a part of it, calls; `reason` says why in a few words."""
+
+    def __init__(self, message: str, reason: str = "") -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
 @dataclass
 class TracedBlock:
     """A block that runs exactly once in a forward pass, with its graphs and the calls that reach it from its parent."""
@@ -35,6 +43,7 @@ class TracedBlock:
     parent: "TracedBlock | None" = None
     calls: dict[bool, fx.Node | None] = field(default_factory=dict)
     children: dict[tuple[bool, fx.Node], "TracedBlock"] = field(default_factory=dict)
+    owns_input: bool = True  # of a block without parent: whether nobody else reads what it is given
 
     def __post_init__(self) -> None:
         self.modules = dict(self.module.named_modules(remove_duplicate=False))
@@ -49,23 +58,31 @@ class TracedModel:
 
     A block that runs several times has no call sites of its own (two calls of it are two sites each): it is traced as
     a piece of the nearest block around it that runs once.
+
+    Args:
+        model: the network, or a part of one
+        types: the activations that are looked for
+        path: of the part in its network
+        given: what a part's caller gives it; None: a network, called with tensors for all that has no default
     """
 
-    def __init__(self, model: nn.Module, types: frozenset[str]) -> None:
-        self.model, self.types = model, types
+    def __init__(
+        self, model: nn.Module, types: frozenset[str], path: str = "", given: dict[str, Given] | None = None
+    ) -> None:
+        self.model, self.types, self.path, self.is_part = model, types, path, given is not None
         self.runs: Counter[int] = Counter()
         self.failures: list[tuple[str, str]] = []
         self._traces: dict[tuple[Any, ...], Trace | None] = {}
         self._holds: dict[int, bool] = {}
-        # A tensor for each argument that `forward` cannot do without.
-        spread = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
-        parameters = list(signature(type(model).forward).parameters.values())[1:]
-        given: dict[str, Given] = {p.name: TENSOR for p in parameters if p.default is p.empty and p.kind not in spread}
-        self._count(model, "", given)
+        if given is None:
+            spread = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
+            parameters = list(signature(type(model).forward).parameters.values())[1:]
+            given = {p.name: TENSOR for p in parameters if p.default is p.empty and p.kind not in spread}
+        self._count(model, path, given)
         self._refuse_failures()
         self._inline = frozenset(key for key, runs in self.runs.items() if runs > 1 and self._holds[key])
         self.blocks: list[TracedBlock] = []
-        self._collect(model, "", given, None, {})
+        self._collect(model, path, given, None, {})
         self._refuse_failures()
         # Calls of every module that is kept whole.
         self.layer_calls = Counter(
@@ -158,7 +175,7 @@ class TracedModel:
         found = self._trace(module, path, given, inside)
         if found is None:
             return None
-        block = TracedBlock(module, path, found, parent, calls)
+        block = TracedBlock(module, path, found, parent, calls, owns_input=not self.is_part)
         self.blocks.append(block)
         for node in self._calls(found, block.modules, lambda child: self.is_block(child) and self.runs[id(child)] == 1):
             child = block.modules[str(node.target)]
@@ -191,7 +208,8 @@ class TracedModel:
                     listed.append(f"{paths[key]} ({source_text(node, modules)})")
         path, reason = self.failures[0]
         more = f" (and {len(self.failures) - 1} more such blocks)" if len(self.failures) > 1 else ""
-        raise InputError(
+        raise UnprovedError(
             f"cannot prove the activation calls of {type(self.model).__name__}: {path or 'its forward'} {reason}"
-            f"{more}; sites found: {', '.join(listed) or 'none as modules'}"
+            f"{more}; sites found: {', '.join(listed) or 'none as modules'}",
+            reason if path == self.path else f"holds {path}, which {reason}",
         )
