@@ -12,7 +12,7 @@ import functools
 import inspect
 import textwrap
 import types
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -30,15 +30,22 @@ _REPEATED = (ast.For, ast.AsyncFor, ast.While, ast.ListComp, ast.SetComp, ast.Di
 def cannot_apply(module: nn.Module, chosen: frozenset[str]) -> bool:
     """Tell whether neither the module nor any below it can apply one of these types."""
     for child in module.modules():
+        kind: Any = type(child)
         if module_type(child) in chosen or conceals(child):
             return False
-        if is_torch(type(child)):
+        if is_torch(kind):
             continue
-        members = [item for cls in type(child).__mro__ if not _from_torch(cls) for item in vars(cls).items()]
-        starts = [value for name, value in members if name != "__init__"]  # has run
-        if any(True for _ in _reached([*starts, *_own_values(child)], chosen)):
+        if class_may_apply(kind, chosen) or any(True for _ in _reached(_own_values(child), chosen)):
             return False
     return True
+
+
+@functools.cache
+def class_may_apply(module_class: type[Any], chosen: frozenset[str]) -> bool:
+    """Tell whether any code of a class could apply one of these types; `swap` forgets it after each network."""
+    members = [item for cls in module_class.__mro__ if not _from_torch(cls) for item in vars(cls).items()]
+    starts = [value for name, value in members if name != "__init__"]  # has run
+    return any(True for _ in _reached(starts, chosen))
 
 
 def activations_in_code(module: nn.Module, chosen: frozenset[str]) -> list[str]:
@@ -54,6 +61,11 @@ def activations_in_code(module: nn.Module, chosen: frozenset[str]) -> list[str]:
         found |= used & _names_in_code(chosen)
         values += _values_used(function, used)
     return sorted(found.union(_reached(values, chosen, {id(function) for function in functions})))
+
+
+def names_in_forward(module: nn.Module) -> set[str]:
+    """Names that `forward` and the methods it uses load."""
+    return {name for function in functions_of(module) for name in _code_names(function.__code__)}
 
 
 def functions_of(module: nn.Module) -> list[types.FunctionType]:
@@ -88,6 +100,7 @@ def calls_once(module: nn.Module, child: str) -> bool:
     parents = {below: node for node in ast.walk(tree) for below in ast.iter_child_nodes(node)}
     named = [node for node in parents if isinstance(node, ast.Name) and node.id in ("self", *_DYNAMIC)]
     uses = [node for node in parents if isinstance(node, ast.Attribute) and node.attr in (child, *_DYNAMIC)]
+    uses = [node for node in uses if not _asks_for_none(parents[node])]
     if not all(isinstance(parents[node], ast.Attribute) for node in named) or len(uses) != 1:
         return False
     around: list[ast.AST] = [uses[0]]
@@ -99,6 +112,10 @@ def calls_once(module: nn.Module, child: str) -> bool:
     return at_one_place and inside_functions == 1 and not any(isinstance(node, _REPEATED) for node in around)
 
 
+def _asks_for_none(node: ast.AST) -> bool:
+    return isinstance(node, ast.Compare) and all(isinstance(operation, (ast.Is, ast.IsNot)) for operation in node.ops)
+
+
 def may_apply(function: Callable[..., Any], chosen: frozenset[str]) -> bool:
     """Tell whether a function that a trace keeps whole (`torch.fx.wrap`) could apply one of these types."""
     return any(True for _ in _reached([function], chosen))
@@ -106,7 +123,8 @@ def may_apply(function: Callable[..., Any], chosen: frozenset[str]) -> bool:
 
 def conceals(module: nn.Module) -> bool:
     """Tell torch's own blocks that apply an activation inside: transformer layers and recurrent nets with ReLU."""
-    if isinstance(module, (nn.TransformerEncoderLayer, nn.TransformerDecoderLayer)):
+    layers = (nn.TransformerEncoderLayer, nn.TransformerDecoderLayer)
+    if isinstance(module, (*layers, nn.TransformerEncoder, nn.TransformerDecoder, nn.Transformer)):
         return True
     return isinstance(module, (nn.RNN, nn.RNNCell)) and module.nonlinearity == "relu"
 
@@ -186,15 +204,18 @@ def _unwrap(value: Any) -> Any:
             return value
 
 
-def _code_names(code: types.CodeType, children: Container[str] = ()) -> Iterator[str]:
+def _code_names(code: types.CodeType, children: Collection[str] = ()) -> Iterator[str]:
     """Names that code loads, but for `self.child` of the children given."""
-    before = None
-    for instruction in dis.get_instructions(code):
-        of_self = before is not None and before.opname == "LOAD_FAST" and before.argval == "self"
-        name = instruction.argval
-        if isinstance(name, str) and name in code.co_names and not (of_self and name in children):
-            yield name
-        before = instruction
+    if not children:
+        yield from code.co_names
+    else:
+        before = None
+        for instruction in dis.get_instructions(code):
+            of_self = before is not None and before.opname == "LOAD_FAST" and before.argval == "self"
+            name = instruction.argval
+            if isinstance(name, str) and name in code.co_names and not (of_self and name in children):
+                yield name
+            before = instruction
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
             yield from _code_names(constant, children)

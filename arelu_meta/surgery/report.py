@@ -32,6 +32,25 @@ class SiteReport:
     folded_into: str | None
 
 
+@dataclass(frozen=True)
+class LeftReport:
+    """A place that a swap left as it was, because no trace proves what it calls, or because it computes its own.
+
+    Attributes:
+        path: of the block or module
+        reason: why it was left
+        activations: those known to be applied there, as far as its code names them
+    """
+
+    path: str
+    reason: str
+    activations: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        named = f" ({', '.join(self.activations)})" if self.activations else ""
+        return f"{self.path or 'its forward'}{named}: {self.reason}"
+
+
 def activation_label(module: nn.Module) -> str:
     """Name an activation as reports do.
 
@@ -80,6 +99,8 @@ class SwapReport:
         sites: one report per call site, in the order of the blocks
         rewritten: paths of blocks whose forward pass was written anew
         undo: what `restore` puts back, the last step first
+        parts: paths of the parts that were proved one by one; empty where the whole network was
+        left: what was left as it was; what stands nowhere here was swapped, or is none of the activations asked for
     """
 
     model: str
@@ -87,6 +108,8 @@ class SwapReport:
     sites: tuple[SiteReport, ...]
     rewritten: tuple[str, ...] = ()
     undo: tuple[OldModule | OldForward | OldWeight, ...] = field(default=(), repr=False)
+    parts: tuple[str, ...] = ()
+    left: tuple[LeftReport, ...] = ()
 
     @property
     def parameters(self) -> int:
@@ -108,4 +131,7 @@ class SwapReport:
             for site in self.sites
         ]
         title = f"{self.model}: {len(self.sites)} sites to {self.to}, {self.parameters} parameters added"
-        return f"{title}\n{text_table(header, rows)}"
+        lines = [title, text_table(header, rows)]
+        lines += [f"proved part by part, once per call of a part: {', '.join(self.parts)}"] if self.parts else []
+        lines += [f"left as it was: {place}" for place in self.left]
+        return "\n".join(lines)
