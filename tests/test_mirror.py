@@ -32,7 +32,7 @@ ELSEWHERE = {
     "surgery/report.py": "surgery/test_swap.py",
     "surgery/sites.py": "surgery/test_swap.py",
     "surgery/traced_model.py": "surgery/test_tracing.py",
-    "surgery/reachable_code.py": "surgery/test_swap.py",
+    "surgery/reachable_code.py": "surgery/test_parts.py",
 }
 # Test files of no single module.
 ACROSS = {
@@ -48,6 +48,7 @@ ACROSS = {
     "learners/test_contract.py": "what every method does",
     "learners/test_norm_statistics.py": "norms under every method",
     "pretrained/test_efficientnet_lite0.py": "a real pretrained network from end to end",
+    "surgery/test_networks_of_others.py": "networks that cannot be traced as a whole",
     "test_house.py": "the sizes of the package",
     "test_docs.py": "the pages of the documentation run",
     "test_doctest.py": "the examples of docstrings run",

@@ -5,6 +5,7 @@ from typing import Any
 
 from torch import nn
 
+CHILDREN = "_modules"
 # Dictionaries of `nn.Module`, by what fills them. `_is_full_backward_hook` is a flag beside them.
 CALL_HOOKS = (
     *("_forward_hooks", "_forward_hooks_with_kwargs", "_forward_hooks_always_called"),

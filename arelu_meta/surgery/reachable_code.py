@@ -19,10 +19,11 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from arelu_meta.kernels.module_internals import CHILDREN
 from arelu_meta.surgery.activation_types import CALLS, module_type
 
 # By these, code reaches children without their names.
-_DYNAMIC = ("children", "modules", "named_children", "named_modules", "get_submodule", "getattr", "vars", "_modules")
+_DYNAMIC = ("children", "modules", "named_children", "named_modules", "get_submodule", "getattr", "vars", CHILDREN)
 _DEFAULTS = frozenset(vars(nn.Module()))
 _REPEATED = (ast.For, ast.AsyncFor, ast.While, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.Lambda)
 

@@ -35,6 +35,7 @@ def test_a_module_keeps_its_hooks_where_we_look():
     kept = {name for name, value in vars(nn.Module()).items() if "hook" in name and isinstance(value, OrderedDict)}
     assert kept == {*internals.CALL_HOOKS, *internals.STATE_HOOKS}
     assert vars(nn.Module())["_is_full_backward_hook"] is None
+    assert list(getattr(nn.Sequential(nn.ReLU()), internals.CHILDREN)) == ["0"]
 
 
 @pytest.mark.parametrize("kind", CALL)
