@@ -40,8 +40,8 @@ NAMES = [(package, name) for package, names in PUBLIC.items() for name in names.
 # Classes that functions give back or raise, aliases of types, a module: nobody calls them.
 NOT_CALLED = """
     Activation ActivationEntry Analysis Arm ArmComparison Assembled BackboneEntry Cell ComparisonResult DatasetEntry
-    Estimate Experiment Factory InputError LearnerEntry LeftReport PairedDifference RunError SiteReport SwapReport Weights
-    engines
+    Estimate Experiment Factory InputError LearnerEntry LeftReport PairedDifference RunError SiteReport SwapReport
+    Weights engines
 """
 WITHOUT_EXAMPLE = """
     Execution Pool RayCluster assemble build_network load_weights
