@@ -34,7 +34,8 @@ FORMULAS: dict[str, Callable[[Tensor], Tensor]] = {
     "tanh": torch.tanh,
 }
 TOLERANCE = 1e-7  # times max(1, |x|); constants are written with ten digits, and some compute in float32
-POINTS = torch.cat([torch.linspace(-12, 12, 4001, dtype=torch.float64), torch.tensor([-50.0, 50.0]).double()])
+with torch.device("cpu"):  # whatever the default is when this is imported
+    POINTS = torch.cat([torch.linspace(-12, 12, 4001, dtype=torch.float64), torch.tensor([-50.0, 50.0]).double()])
 # Functions and methods that take single numbers to single numbers and leave what they are given as it was.
 # fmt: off
 _ON_SINGLE_NUMBERS = frozenset({

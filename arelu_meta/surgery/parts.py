@@ -19,7 +19,7 @@ from typing import Any
 from torch import fx, nn
 
 from arelu_meta.surgery.activation_types import module_type
-from arelu_meta.surgery.reachable_code import activations_in_code, calls_once, cannot_apply, conceals, is_torch
+from arelu_meta.surgery.reachable_code import activations_in_code, calls_once, cannot_apply, concealment, is_torch
 from arelu_meta.surgery.report import LeftReport
 from arelu_meta.surgery.sites import CallSite, call_sites
 from arelu_meta.surgery.traced_model import TracedBlock, TracedModel, UnprovedError, join_path
@@ -113,8 +113,9 @@ def _take(
 ) -> list[tuple[nn.Module, str]]:
     """Add a module to the parts; else give it back, with the reason, to be looked into."""
     path = paths[id(module)][0]
-    if conceals(module):
-        reason = f"applies its activation inside torch's {type(module).__name__}"
+    reason = concealment(module)
+    # What these two are around is a network like any other.
+    if reason is not None and not isinstance(module, (nn.DataParallel, nn.parallel.DistributedDataParallel)):
         found.left.append(LeftReport(path, reason))
         return []
     try:
@@ -135,7 +136,7 @@ def _called_from_elsewhere(module: nn.Module, paths: dict[int, list[str]]) -> st
     inside = tuple(f"{path}." for path in paths[id(module)])
     for child in itertools.islice(module.modules(), 1, None):
         single = module_type(child) is not None or (is_torch(type(child)) and not any(child.children()))
-        if not single and any(not path.startswith(inside) for path in paths[id(child)]):
+        if not single and any(not path.startswith(inside) for path in paths.get(id(child), ())):
             return paths[id(child)][0]
     return None
 

@@ -17,9 +17,9 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import nn
+from torch import fx, nn
 
-from arelu_meta.kernels.module_internals import CHILDREN
+from arelu_meta.kernels.module_internals import CHILDREN, is_compiled
 from arelu_meta.surgery.activation_types import CALLS, module_type
 
 # By these, code reaches children without their names.
@@ -32,7 +32,7 @@ def cannot_apply(module: nn.Module, chosen: frozenset[str]) -> bool:
     """Tell whether neither the module nor any below it can apply one of these types."""
     for child in module.modules():
         kind: Any = type(child)
-        if module_type(child) in chosen or conceals(child):
+        if module_type(child) in chosen or concealment(child):
             return False
         if is_torch(kind):
             continue
@@ -90,6 +90,8 @@ def calls_once(module: nn.Module, child: str) -> bool:
 
     No loop is around the call, no other code of the class uses the name, and `self` goes nowhere else.
     """
+    if "forward" in vars(module):  # of the instance, not that of the source
+        return False
     forward = inspect.unwrap(type(module).forward)
     others = [function for function in functions_of(module) if function is not forward]
     if any({child, *_DYNAMIC} & set(_code_names(function.__code__)) for function in others):
@@ -122,16 +124,27 @@ def may_apply(function: Callable[..., Any], chosen: frozenset[str]) -> bool:
     return any(True for _ in _reached([function], chosen))
 
 
-def conceals(module: nn.Module) -> bool:
-    """Tell torch's own blocks that apply an activation inside: transformer layers and recurrent nets with ReLU."""
-    layers = (nn.TransformerEncoderLayer, nn.TransformerDecoderLayer)
-    if isinstance(module, (*layers, nn.TransformerEncoder, nn.TransformerDecoder, nn.Transformer)):
-        return True
-    return isinstance(module, (nn.RNN, nn.RNNCell)) and module.nonlinearity == "relu"
+def concealment(module: nn.Module) -> str | None:
+    """Say how a module keeps its activations from every trace: torch's own blocks, wrappers, compiled code; or None."""
+    blocks = (nn.TransformerEncoderLayer, nn.TransformerDecoderLayer, nn.TransformerEncoder, nn.TransformerDecoder)
+    recurrent = isinstance(module, (nn.RNN, nn.RNNCell)) and module.nonlinearity == "relu"
+    if recurrent or isinstance(module, (*blocks, nn.Transformer)):
+        return f"applies its activation inside torch's {type(module).__name__}"
+    # An exported graph calls operators, each of which belongs to a packet of overloads.
+    exported = isinstance(module, fx.GraphModule) and any(
+        hasattr(node.target, "overloadpacket") for node in module.graph.nodes
+    )
+    return f"hides its forward pass in a {type(module).__name__}" if exported or is_wrapper(module) else None
+
+
+def is_wrapper(module: nn.Module) -> bool:
+    """Tell what torch puts around a network, or compiles it to, from a network."""
+    wrappers = (nn.DataParallel, nn.parallel.DistributedDataParallel, torch.jit.ScriptModule)
+    return isinstance(module, wrappers) or is_compiled(module)
 
 
 def is_torch(module_class: type) -> bool:
-    """Tell torch's own layers, whose code holds no activation but those that `conceals` names."""
+    """Tell torch's own layers, whose code holds no activation but those that `concealment` names."""
     return module_class.__module__.startswith("torch.nn.")
 
 

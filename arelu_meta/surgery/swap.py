@@ -11,12 +11,12 @@ from torch import nn
 from arelu_meta import activations
 from arelu_meta.activations.clamped import clamp_output
 from arelu_meta.errors import InputError
-from arelu_meta.kernels.module_internals import is_compiled, move_call_hooks
+from arelu_meta.kernels.module_internals import move_call_hooks
 from arelu_meta.surgery.activation_types import module_type, source_text, types_to_replace
 from arelu_meta.surgery.hooks import check_hooks
 from arelu_meta.surgery.parts import Parts, find_parts, unknown_activations, whole
 from arelu_meta.surgery.preserving import RELU6_MAXIMUM, FoldingTargets, gain, old_slope, residual, start_like
-from arelu_meta.surgery.reachable_code import class_may_apply
+from arelu_meta.surgery.reachable_code import class_may_apply, is_wrapper
 from arelu_meta.surgery.report import OldForward, OldModule, OldWeight, SiteReport, SwapReport, activation_label
 from arelu_meta.surgery.rewriting import ForwardText, current_forward, rewrite_block
 from arelu_meta.surgery.sites import CallSite
@@ -169,8 +169,7 @@ def _check_swappable(model: nn.Module, new: nn.Module, to: activations.Activatio
         )
     if module_type(model) is not None:
         raise InputError(f"the network is a single {type(model).__name__}; put it into an nn.Sequential to swap it")
-    wrappers = (nn.DataParallel, nn.parallel.DistributedDataParallel, torch.jit.ScriptModule)
-    if isinstance(model, wrappers) or is_compiled(model):
+    if is_wrapper(model):
         raise InputError(f"swap before wrapping: {type(model).__name__} hides the network's own forward pass")
 
 

@@ -10,7 +10,7 @@ from torch import fx, nn
 
 from arelu_meta.errors import InputError
 from arelu_meta.surgery.activation_types import module_type, node_type, source_text
-from arelu_meta.surgery.reachable_code import cannot_apply, conceals, is_torch, may_apply
+from arelu_meta.surgery.reachable_code import cannot_apply, concealment, is_torch, may_apply
 from arelu_meta.surgery.tracing import TENSOR, Given, Trace, UntraceableError, arguments_of_call, trace
 
 MODES = (True, False)  # training, evaluation
@@ -102,7 +102,7 @@ class TracedModel:
 
     def is_block(self, module: nn.Module) -> bool:
         """Tell a block with a forward of its own from torch's layers and from activations."""
-        if module_type(module) is not None:
+        if module_type(module) is not None or concealment(module) is not None:
             return False
         return type(module).forward is nn.Sequential.forward or not is_torch(type(module))
 
@@ -155,8 +155,7 @@ class TracedModel:
     def _check_concealed(self, found: Trace, modules: dict[str, nn.Module], path: str) -> None:
         """Note calls whose activations a trace does not see: torch's own blocks and functions that are kept whole."""
         for node in (node for graph in set(found.graphs.values()) for node in graph.nodes):
-            if node.op == "call_module" and conceals(module := modules[str(node.target)]):
-                reason = f"applies its activation inside torch's {type(module).__name__}"
+            if node.op == "call_module" and (reason := concealment(modules[str(node.target)])) is not None:
                 self.failures.append((join_path(path, str(node.target)), reason))
             elif node.op == "call_function" and node_type(node, modules) is None and may_apply(node.target, self.types):
                 reason = f"calls {node.name}, which applies an activation out of the trace's sight"

@@ -1,6 +1,7 @@
 """Networks whose root no trace follows, swapped part by part: what is proved, what left, never half of a call."""
 
 import copy
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -279,6 +280,12 @@ class InAFunction(Single):
         return twice(twice(x)) if x.sum() > 0 else x
 
 
+def with_a_forward_of_its_own() -> nn.Module:
+    block = Single()
+    block.forward = lambda x: block.act(block.act(x)) if x.sum() > 0 else x
+    return block
+
+
 def apply_activation(module: nn.Module, x: Tensor) -> Tensor:
     return module.act(x)
 
@@ -295,7 +302,11 @@ def test_an_activation_module_that_its_block_calls_at_one_place_is_a_part(x: Ten
 
 
 @pytest.mark.parametrize(
-    "block", [InALoop(), AtTwoPlaces(), ByAnotherMethod(), ByIteration(), ByHandingSelfOn(), InAFunction()]
+    "block",
+    [
+        *(InALoop(), AtTwoPlaces(), ByAnotherMethod(), ByIteration(), ByHandingSelfOn(), InAFunction()),
+        with_a_forward_of_its_own(),
+    ],
 )
 def test_an_activation_module_with_more_calls_is_left(block: nn.Module):
     model = nn.Sequential(block, Block())
@@ -332,6 +343,38 @@ def test_transformers_of_torch_are_left_and_never_passed_over():
     report = swap(nn.Sequential(encoder, Block()), "arelu", parts="auto")
     assert [site.name for site in report.sites] == ["1.act", "1.relu"]
     assert left(report) == {"0": ()}
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit.:FutureWarning")
+@pytest.mark.parametrize("around", [nn.Sequential, Untraceable])
+@pytest.mark.parametrize(
+    "compiled",
+    [
+        torch.jit.script,
+        lambda block: torch.jit.trace(block, torch.ones(8, 4)),
+        lambda block: torch.compile(block, backend="eager"),
+        lambda block: torch.export.export(block, (torch.ones(8, 4),)).module(),
+    ],
+    ids=["script", "trace", "compile", "export"],
+)
+def test_compiled_modules_inside_a_network_are_left_and_never_passed_over(
+    compiled: Callable[[nn.Module], nn.Module], around: type[nn.Module]
+):
+    """They raised an AttributeError, or were lost without a word."""
+    model = around(compiled(Block()), Block())
+    report = swap(model, "tanh", parts="auto")
+    (place,) = report.left
+    assert place.reason.startswith("hides its forward pass in a ")
+    assert len(report.sites) == 2
+    with pytest.raises(InputError, match="cannot prove the activation calls"):
+        swap(around(compiled(Block()), Block()), "tanh")
+
+
+def test_a_network_inside_data_parallel_is_a_part():
+    """In a plain nn.Sequential, too, where a trace keeps it whole and it was lost without a word."""
+    report = swap(nn.Sequential(nn.DataParallel(Block()), Block()), "tanh", parts="auto")
+    assert sorted(report.parts) == ["0.module", "1"]
+    assert len(report.sites) == 4
 
 
 def test_gains_are_folded_inside_a_part_only():
