@@ -29,11 +29,10 @@ ELSEWHERE = {
     "kinds/finetune/result.py": "kinds/finetune/test_run.py",
     "kinds/results.py": "kinds/test_contract.py",
     # Steps of one rewriting, whose outcome is what counts.
-    "surgery/preserving.py": "surgery/test_swap.py",
     "surgery/report.py": "surgery/test_swap.py",
-    "surgery/rewriting.py": "surgery/test_swap.py",
     "surgery/sites.py": "surgery/test_swap.py",
     "surgery/traced_model.py": "surgery/test_tracing.py",
+    "surgery/reachable_code.py": "surgery/test_parts.py",
 }
 # Test files of no single module.
 ACROSS = {
@@ -52,6 +51,7 @@ ACROSS = {
     "learners/test_norm_statistics.py": "norms under every method",
     "learners/test_torch_operations.py": "torch's functions under vmap",
     "pretrained/test_efficientnet_lite0.py": "a real pretrained network from end to end",
+    "surgery/test_networks_of_others.py": "networks that cannot be traced as a whole",
     "test_house.py": "the sizes of the package",
     "test_docs.py": "the pages of the documentation run",
     "test_doctest.py": "the examples of docstrings run",

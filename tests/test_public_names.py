@@ -34,14 +34,14 @@ PUBLIC = {
     "arelu_meta.pretrained": """
         Assembled Weights assemble build_network find_head find_model load_weights read_weights replace_head
     """,
-    "arelu_meta.surgery": "SiteReport SwapReport restore swap",
+    "arelu_meta.surgery": "LeftReport SiteReport SwapReport restore swap",
 }
 NAMES = [(package, name) for package, names in PUBLIC.items() for name in names.split()]
 # Classes that functions give back or raise, aliases of types, a module: nobody calls them.
 NOT_CALLED = """
     Activation ActivationEntry Analysis Arm ArmComparison Assembled Backbone BackboneEntry Cell ComparisonResult Dataset
-    DatasetEntry Estimate Experiment Factory InputError LearnerEntry Method PairedDifference RunError SiteReport
-    SwapReport Weights engines
+    DatasetEntry Estimate Experiment Factory InputError LearnerEntry LeftReport Method PairedDifference RunError
+    SiteReport SwapReport Weights engines
 """
 WITHOUT_EXAMPLE = """
     Execution Pool RayCluster assemble build_network load_weights

@@ -1,7 +1,9 @@
 """APL: adaptive piecewise linear units (Agostinelli et al. 2014, arXiv 1412.6830)."""
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
+
+fx.wrap("apl")  # goes through its segments
 
 
 def apl(x: Tensor, slopes: Tensor, hinges: Tensor) -> Tensor:

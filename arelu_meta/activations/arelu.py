@@ -4,7 +4,7 @@ import math
 from typing import Literal, get_args
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
 
 from arelu_meta.errors import InputError, unknown
 from arelu_meta.kernels.two_slopes import two_slopes
@@ -12,6 +12,7 @@ from arelu_meta.kernels.two_slopes import two_slopes
 ALPHA_START, BETA_START = 0.9, 2.0
 ALPHA_LOW, ALPHA_HIGH = 0.01, 0.99
 Clamp = Literal["hard", "straight_through", "sigmoid"]
+fx.wrap("two_slopes")  # one call in a traced network, which chooses its kernel when it runs
 
 
 def arelu(x: Tensor, alpha: Tensor, beta: Tensor) -> Tensor:
@@ -35,16 +36,18 @@ def arelu(x: Tensor, alpha: Tensor, beta: Tensor) -> Tensor:
     return two_slopes(x, bounded_alpha(alpha, "hard"), 1 + torch.sigmoid(beta))
 
 
-def bounded_alpha(alpha: Tensor, clamp: Clamp) -> Tensor:
+def bounded_alpha(alpha: Tensor, clamp: str, low: float = ALPHA_LOW, high: float = ALPHA_HIGH) -> Tensor:
     """Bring the raw parameter into [0.01, 0.99]; the three ways differ in what gradient they let through.
 
     `hard`              the paper's: none outside the interval, so alpha that has left it stays out
     `straight_through`  the same values, but the gradient passes as if there were no clamp
     `sigmoid`           0.01 + 0.98 sigmoid(raw): smooth, never quite at the ends
+
+    TorchScript, which compiles this, knows neither the type `Clamp` nor constants of a module: hence the arguments.
     """
     if clamp == "sigmoid":
-        return ALPHA_LOW + (ALPHA_HIGH - ALPHA_LOW) * torch.sigmoid(alpha)
-    bounded = alpha.clamp(ALPHA_LOW, ALPHA_HIGH)
+        return low + (high - low) * torch.sigmoid(alpha)
+    bounded = alpha.clamp(low, high)
     return alpha + (bounded - alpha).detach() if clamp == "straight_through" else bounded
 
 

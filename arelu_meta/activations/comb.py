@@ -1,9 +1,11 @@
 """Comb: a learned affine combination of activations (Manessi and Rozza 2018, arXiv 1801.09403), and Chen's."""
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
 
 from arelu_meta.kernels.two_slopes import two_slopes
+
+fx.wrap("two_slopes")
 
 
 def comb(x: Tensor, shares: Tensor) -> Tensor:
@@ -12,7 +14,7 @@ def comb(x: Tensor, shares: Tensor) -> Tensor:
     >>> comb(torch.tensor([-2.0, 2.0]), torch.tensor([0.5, 0.5])).tolist()
     [-1.0, 2.0]
     """
-    identity, relu = shares.to(x.dtype)
+    identity, relu = shares.to(x.dtype).unbind()
     return identity * x + relu * torch.relu(x) + (1 - identity - relu) * torch.tanh(x)
 
 

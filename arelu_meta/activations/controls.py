@@ -6,15 +6,17 @@ gain alone.
 """
 
 import math
+from typing import Final
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
 
 from arelu_meta.activations.arelu import ALPHA_START, BETA_START, AReLU
 from arelu_meta.kernels.two_slopes import two_slopes
 
 POSITIVE_START = 1 + 1 / (1 + math.exp(-BETA_START))
 RMS_GAIN_OVER_RELU = math.hypot(ALPHA_START, POSITIVE_START)
+fx.wrap("two_slopes")
 
 
 class AReLUFrozen(nn.Module):
@@ -56,6 +58,8 @@ class ReLUGain(nn.Module):
 class AReLUUnit(AReLU):
     """AReLU divided by 2.085: the shape and the learning at ReLU's gain. Takes the arguments of AReLU."""
 
+    gain: Final[float] = RMS_GAIN_OVER_RELU
+
     def forward(self, x: Tensor) -> Tensor:
         """Apply AReLU and divide."""
-        return super().forward(x) / RMS_GAIN_OVER_RELU
+        return two_slopes(x, self.negative_slope, self.positive_slope) / self.gain

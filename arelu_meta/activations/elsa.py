@@ -1,11 +1,13 @@
 """ELSA: the paper's element-wise sign-based attention as such, to be added to any activation."""
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
 
 from arelu_meta import activations
 from arelu_meta.activations.arelu import ALPHA_START, BETA_START, Clamp, SlopeParameters
 from arelu_meta.kernels.two_slopes import two_slopes
+
+fx.wrap("two_slopes")
 
 
 class ELSA(SlopeParameters):
@@ -37,4 +39,6 @@ class ELSA(SlopeParameters):
     def forward(self, x: Tensor) -> Tensor:
         """Apply the attention and add the base."""
         attention = two_slopes(x, self.negative_slope, torch.sigmoid(self.beta))
-        return attention if self.base is None else self.base(x) + attention
+        if self.base is None:
+            return attention
+        return self.base(x) + attention

@@ -1,8 +1,10 @@
 """Maxout: the largest of several linear pieces (Goodfellow et al. 2013, arXiv 1302.4389)."""
 
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
 
 from arelu_meta.errors import InputError
+
+fx.wrap("maxout")  # asks for the number of channels
 
 
 def maxout(x: Tensor, pieces: int) -> Tensor:

@@ -1,7 +1,9 @@
 """PAU: the Padé activation unit, a learned rational function (Molina et al. 2019, arXiv 1907.06732)."""
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
+
+fx.wrap("pau")  # goes through its coefficients
 
 # Least-squares fit of leaky ReLU (slope 0.01) on 2,001 points of [-3, 3]: RMS error 0.0050, largest 0.030, at 0.
 NUMERATOR_START = (0.029803, 0.618385, 2.322324, 3.049222, 1.483394, 0.250562)
@@ -19,13 +21,14 @@ def pau(x: Tensor, numerator: Tensor, denominator: Tensor) -> Tensor:
     >>> pau(torch.tensor([3.0]), torch.tensor([0.0, 1, 0, 0, 0, 0]), torch.tensor([1.0, 0, 0, 0])).item()
     0.75
     """
-    *rest, top = numerator.to(x.dtype)
-    above = top * torch.ones_like(x)
-    for coefficient in reversed(rest):
+    # TorchScript knows neither starred names nor `reversed`.
+    a, b = numerator.to(x.dtype).unbind(), denominator.to(x.dtype).abs().unbind()
+    above = a[-1] * torch.ones_like(x)
+    for coefficient in a[-2::-1]:
         above = above * x + coefficient
     size = x.abs()
     below = torch.zeros_like(x)
-    for coefficient in reversed(denominator.to(x.dtype).abs().unbind()):
+    for coefficient in b[::-1]:
         below = (below + coefficient) * size
     return above / (1 + below)
 

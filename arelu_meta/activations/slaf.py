@@ -1,9 +1,11 @@
 """SLAF: a self-learnable activation, a polynomial with learned coefficients (Goyal et al. 2019, arXiv 1906.09529)."""
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
 
 from arelu_meta.errors import InputError
+
+fx.wrap("slaf")  # goes through its coefficients
 
 
 def slaf(x: Tensor, coefficients: Tensor) -> Tensor:
@@ -12,9 +14,9 @@ def slaf(x: Tensor, coefficients: Tensor) -> Tensor:
     >>> slaf(torch.tensor([2.0]), torch.tensor([1.0, 0.0, 3.0])).item()
     13.0
     """
-    *rest, value = coefficients.to(x.dtype)
-    result = value * torch.ones_like(x)
-    for coefficient in reversed(rest):
+    values = coefficients.to(x.dtype).unbind()  # TorchScript knows neither starred names nor `reversed`
+    result = values[-1] * torch.ones_like(x)
+    for coefficient in values[-2::-1]:
         result = result * x + coefficient
     return result
 
@@ -49,5 +51,5 @@ class SLAFPaper(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Compute a0 + a1 x."""
-        constant, slope = self.coefficients.to(x.dtype)
+        constant, slope = self.coefficients.to(x.dtype).unbind()
         return constant + slope * x

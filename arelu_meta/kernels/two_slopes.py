@@ -12,6 +12,8 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
+# TorchScript compiles the formula: it knows no autograd functions, and stumbles over `type: ignore` inside a function.
+is_scripting = torch.jit.is_scripting  # type: ignore[attr-defined]
 BLOCK = 2**17  # numbers: half a megabyte, two to four of which fit a core's cache
 WORTHWHILE = 2**15  # below, the whole feature map is in the cache anyway
 
@@ -33,19 +35,25 @@ def two_slopes(x: Tensor, negative: Tensor | float, positive: Tensor | float) ->
     >>> two_slopes(torch.tensor([-2.0, 0.0, 2.0]), 0.5, 3.0)
     tensor([-1., 0., 6.])
     """
-    negative, positive = (
-        slope.to(x.dtype) if isinstance(slope, Tensor) else torch.tensor(slope, dtype=x.dtype, device=x.device)
-        for slope in (negative, positive)
-    )
-    if can_be_blocked(x, negative, positive):
-        return TwoSlopes.apply(x, negative, positive)
-    return x * torch.where(x < 0, negative, positive)
+    below, above = _of_type(negative, x), _of_type(positive, x)
+    if not is_scripting():  # noqa: SIM102 (the form that TorchScript skips whole)
+        if can_be_blocked(x, below, above):
+            return TwoSlopes.apply(x, below, above)
+    return x * torch.where(x < 0, below, above)
+
+
+def _of_type(slope: Tensor | float, x: Tensor) -> Tensor:
+    if isinstance(slope, Tensor):
+        return slope.to(x.dtype)
+    return torch.tensor(slope, dtype=x.dtype, device=x.device)
 
 
 def can_be_blocked(x: Tensor, negative: Tensor, positive: Tensor) -> bool:
     """Tell whether x is large, dense and on a CPU, with one slope on each side, the positive one above zero."""
     return (
         not torch.compiler.is_compiling()  # the compiler fuses the formula, and an export must not look at sizes
+        # A trace would keep the kernels of the forward pass without their gradients.
+        and not torch.jit.is_tracing()  # type: ignore[attr-defined]
         and x.device.type == "cpu"
         and x.dtype in (torch.float32, torch.float64)
         and x.numel() >= WORTHWHILE

@@ -9,7 +9,7 @@
 See docs/surgery.md for which torchvision and timm networks it takes.
 """
 
-from arelu_meta.surgery.report import SiteReport, SwapReport
+from arelu_meta.surgery.report import LeftReport, SiteReport, SwapReport
 from arelu_meta.surgery.swap import restore, swap
 
-__all__ = ["SiteReport", "SwapReport", "restore", "swap"]
+__all__ = ["LeftReport", "SiteReport", "SwapReport", "restore", "swap"]

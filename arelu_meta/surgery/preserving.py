@@ -23,12 +23,16 @@ from torch import Tensor, fx, nn
 
 from arelu_meta.activations.apl import APL
 from arelu_meta.activations.arelu import ALPHA_HIGH, ALPHA_LOW, AReLU, raw_alpha
+from arelu_meta.activations.clamped import Clamped
 from arelu_meta.activations.comb import Comb, CombPaper
 from arelu_meta.activations.controls import AReLUFrozen, AReLUUnit, ReLUGain
 from arelu_meta.activations.rrelu import RReLU
+from arelu_meta.kernels.module_internals import has_call_hooks
 from arelu_meta.surgery.activation_types import as_function
+from arelu_meta.surgery.parts import Parts
+from arelu_meta.surgery.reachable_code import names_in_forward
 from arelu_meta.surgery.sites import CallSite
-from arelu_meta.surgery.traced_model import MODES, TracedBlock, TracedModel
+from arelu_meta.surgery.traced_model import MODES, TracedBlock
 
 BETA = -8.0
 RELU6_MAXIMUM = 6.0
@@ -92,7 +96,7 @@ def start_like(new: nn.Module, slope: Tensor, options: dict[str, Any]) -> None:
 @torch.no_grad()
 def gain(new: nn.Module) -> float | None:
     """Slope above zero of an activation that a positive factor may pass through; None for any other."""
-    if not isinstance(new, _HOMOGENEOUS):
+    if not isinstance(new, _HOMOGENEOUS) or isinstance(new, Clamped):
         return None
     return float(copy.deepcopy(new).double()(torch.ones(1, dtype=torch.float64)))
 
@@ -112,7 +116,7 @@ def residual(new: nn.Module, site: CallSite, scale: float = 1.0) -> float | None
         if any(parameter.is_meta for parameter in parameters):
             return None
         channels = max((parameter.numel() for parameter in parameters), default=1)
-        old = copy.deepcopy(old).cpu().double().eval()
+        old = copy.deepcopy(old).cpu().double().eval().forward  # not by a call, which hooks would see
     sizes = torch.logspace(-3, 3, 601, dtype=torch.float64)
     x = torch.cat([-sizes.flip(0), sizes])[:, None].expand(-1, channels)
     result = copy.deepcopy(new).double().eval()(x.clone())
@@ -122,21 +126,30 @@ def residual(new: nn.Module, site: CallSite, scale: float = 1.0) -> float | None
 class FoldingTargets:
     """Find the layer into which the gain of a call site may go."""
 
-    def __init__(self, model: TracedModel) -> None:
-        self.model = model
-        self.names = {id(module): name for name, module in model.model.named_modules()}
-        owners = Counter(id(parameter) for _, parameter in model.model.named_parameters(remove_duplicate=False))
+    def __init__(self, model: nn.Module, parts: Parts) -> None:
+        self.names = {id(module): name for name, module in model.named_modules()}
+        owners = Counter(id(parameter) for _, parameter in model.named_parameters(remove_duplicate=False))
         self.own = {key for key, count in owners.items() if count == 1}
-        for block in model.blocks:  # parameters that some forward pass reads itself, past the layer that holds them
+        self.calls = sum((traced.layer_calls for traced in parts.traced), Counter[int]())
+        self.blocks = {id(site.block) for part in parts.proved if part.foldable for site in part.sites}
+        # Names in code that no trace follows, where that may read weights.
+        used = [set(names_in_forward(block)) for block in parts.unproved]
+        self.named_outside = set[str]().union(*(names for names in used if "weight" in names))
+        # Parameters that some forward pass reads itself, past the layer that holds them.
+        for block in (block for traced in parts.traced for block in traced.blocks):
             for node in (node for mode in MODES for node in block.nodes(mode) if node.op == "get_attr"):
                 home, _, leaf = str(node.target).rpartition(".")
-                self.own.discard(id(getattr(block.module.get_submodule(home), leaf)))
+                # A constant that `forward` makes is an attribute of the trace only.
+                self.own.discard(id(getattr(block.module.get_submodule(home), leaf, None)))
 
     def layer(self, site: CallSite) -> str | None:
         """Name the layer, the same in training and in evaluation; None where there is no such layer."""
+        if id(site.block) not in self.blocks or (site.module is not None and has_call_hooks(site.module)):
+            return None
         nodes = [(mode, node) for mode, node in site.nodes.items() if node is not None]
         layers = {self._follow(site.block, mode, node) for mode, node in nodes}
-        return layers.pop() if len(layers) == 1 and len(nodes) == len(site.nodes) else None
+        layer = layers.pop() if len(layers) == 1 and len(nodes) == len(site.nodes) else None
+        return None if layer is None or layer.rpartition(".")[2] in self.named_outside else layer
 
     def _follow(self, block: TracedBlock, training: bool, node: fx.Node) -> str | None:
         """Go from reader to reader, into and out of blocks, as long as there is one and a factor passes it."""
@@ -145,12 +158,12 @@ class FoldingTargets:
         (user,) = node.users
         if user.op == "output":
             call = block.calls.get(training)
-            if user.args[0] is not node or block.parent is None or call is None:
+            if user.args[0] is not node or block.parent is None or call is None or has_call_hooks(block.module):
                 return None
             return self._follow(block.parent, training, call)
         inner = block.children.get((training, user))
         if inner is not None:
-            if user.args.count(node) != 1:
+            if user.args.count(node) != 1 or has_call_hooks(inner.module):
                 return None
             arguments = [found for found in inner.nodes(training) if found.op == "placeholder"]
             return self._follow(inner, training, arguments[user.args.index(node)])
@@ -159,9 +172,9 @@ class FoldingTargets:
         if user.op == "call_module":
             module = block.modules[str(user.target)]
             if type(module) in _LINEAR:
-                alone = id(module.weight) in self.own and self.model.layer_calls[id(module)] == 1
-                return self.names[id(module)] if alone and not module._forward_pre_hooks else None
-            passing = isinstance(module, _PASSING_LAYERS)
+                alone = id(module.weight) in self.own and self.calls[id(module)] == 1
+                return self.names[id(module)] if alone and not has_call_hooks(module) else None
+            passing = isinstance(module, _PASSING_LAYERS) and not has_call_hooks(module)
         else:
             passing = user.target in (_PASSING_FUNCTIONS if user.op == "call_function" else _PASSING_METHODS)
         return self._follow(block, training, user) if passing else None

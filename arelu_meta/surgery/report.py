@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from torch import Tensor, nn
 
-from arelu_meta.activations.clamped import Clamped
+from arelu_meta.activations.clamped import Clamped, original_class
 from arelu_meta.console.tables import text_table
 from arelu_meta.surgery.rewriting import ForwardText
 
@@ -32,14 +32,34 @@ class SiteReport:
     folded_into: str | None
 
 
+@dataclass(frozen=True)
+class LeftReport:
+    """A place that a swap left as it was, because no trace proves what it calls, or because it computes its own.
+
+    Attributes:
+        path: of the block or module
+        reason: why it was left
+        activations: those known to be applied there, as far as its code names them
+    """
+
+    path: str
+    reason: str
+    activations: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        named = f" ({', '.join(self.activations)})" if self.activations else ""
+        return f"{self.path or 'its forward'}{named}: {self.reason}"
+
+
 def activation_label(module: nn.Module) -> str:
     """Name an activation as reports do.
 
-    >>> activation_label(Clamped(nn.ReLU(), 6.0))
+    >>> from arelu_meta.activations.clamped import clamp_output
+    >>> activation_label(clamp_output(nn.ReLU(), 6.0))
     'ReLU up to 6'
     """
     if isinstance(module, Clamped):
-        return f"{activation_label(module.base)} up to {module.maximum:g}"
+        return f"{original_class(module).__name__} up to {module.maximum:g}"
     return type(module).__name__
 
 
@@ -79,6 +99,8 @@ class SwapReport:
         sites: one report per call site, in the order of the blocks
         rewritten: paths of blocks whose forward pass was written anew
         undo: what `restore` puts back, the last step first
+        parts: paths of the parts that were proved one by one; empty where the whole network was
+        left: what was left as it was; what stands nowhere here was swapped, or is none of the activations asked for
     """
 
     model: str
@@ -86,6 +108,8 @@ class SwapReport:
     sites: tuple[SiteReport, ...]
     rewritten: tuple[str, ...] = ()
     undo: tuple[OldModule | OldForward | OldWeight, ...] = field(default=(), repr=False)
+    parts: tuple[str, ...] = ()
+    left: tuple[LeftReport, ...] = ()
 
     @property
     def parameters(self) -> int:
@@ -107,4 +131,7 @@ class SwapReport:
             for site in self.sites
         ]
         title = f"{self.model}: {len(self.sites)} sites to {self.to}, {self.parameters} parameters added"
-        return f"{title}\n{text_table(header, rows)}"
+        lines = [title, text_table(header, rows)]
+        lines += [f"proved part by part, once per call of a part: {', '.join(self.parts)}"] if self.parts else []
+        lines += [f"left as it was: {place}" for place in self.left]
+        return "\n".join(lines)

@@ -4,8 +4,10 @@ Names, parameters, hooks, children and `isinstance` stay. The two modes keep the
 The class is made from text, so copies, pickles and `torch.save` carry the text and make it again.
 """
 
+import hashlib
 import importlib
 import inspect
+import linecache
 import types
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -34,7 +36,10 @@ class ForwardText:
         for training, text in self.texts.items():
             space: dict[str, Any] = dict(self.functions)
             space.update({name: importlib.import_module(library) for name, library in self.libraries.items()})
-            exec(compile(text, f"<forward of {self.original.__name__}>", "exec"), space)  # noqa: S102
+            file = f"<forward of {self.original.__name__} {hashlib.sha256(text.encode()).hexdigest()[:12]}>"
+            # Tracebacks and TorchScript read the text here; no time of change: it is never taken for outdated.
+            linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
+            exec(compile(text, file, "exec"), space)  # noqa: S102
             passes[training] = space["forward"]
 
         def by_mode(self: nn.Module, *args: Any, **kwargs: Any) -> Any:

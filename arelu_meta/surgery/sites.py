@@ -160,7 +160,7 @@ def _read_by_it_alone(block: TracedBlock, training: bool, node: fx.Node, reader:
         return False
     if node.op == "placeholder":
         if block.parent is None:
-            return True
+            return block.owns_input
         call = block.calls[training]
         arguments = [] if call is None else call.all_input_nodes
         return call is not None and all(_read_by_it_alone(block.parent, training, given, call) for given in arguments)

@@ -3,20 +3,24 @@
 import copy
 from collections.abc import Callable, Iterable
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import nn
 
 from arelu_meta import activations
-from arelu_meta.activations.clamped import Clamped
+from arelu_meta.activations.clamped import clamp_output
 from arelu_meta.errors import InputError
+from arelu_meta.kernels.module_internals import move_call_hooks
 from arelu_meta.surgery.activation_types import module_type, source_text, types_to_replace
+from arelu_meta.surgery.hooks import check_hooks
+from arelu_meta.surgery.parts import Parts, find_parts, unknown_activations, whole
 from arelu_meta.surgery.preserving import RELU6_MAXIMUM, FoldingTargets, gain, old_slope, residual, start_like
+from arelu_meta.surgery.reachable_code import class_may_apply, is_wrapper
 from arelu_meta.surgery.report import OldForward, OldModule, OldWeight, SiteReport, SwapReport, activation_label
 from arelu_meta.surgery.rewriting import ForwardText, current_forward, rewrite_block
-from arelu_meta.surgery.sites import CallSite, call_sites
-from arelu_meta.surgery.traced_model import TracedModel, join_path
+from arelu_meta.surgery.sites import CallSite
+from arelu_meta.surgery.traced_model import UnprovedError, join_path
 
 Where = str | Callable[[str], bool] | None
 
@@ -27,6 +31,7 @@ def swap(
     from_: str | Iterable[str] | None = None,
     where: Where = None,
     preserve: bool = False,
+    parts: Literal["auto"] | None = None,
     **options: Any,
 ) -> SwapReport:
     """Replace activations in place, one new module per call site.
@@ -37,6 +42,8 @@ def swap(
         from_: names of what is replaced; None: what stands between layers, not gates (sigmoid, tanh, softplus)
         where: picks sites by a glob pattern on their names (`"layer4.*"`), or by a predicate; None: all
         preserve: start where the old ones were, as nearly as possible; fold a gain into the next layer if exact
+        parts: "auto": of a network that cannot be traced, swap the largest parts that can be proved, leave the rest
+            as it is, and report both; None: refuse such a network
         options: options of the new activation
 
     Returns:
@@ -49,17 +56,47 @@ def swap(
     >>> [site.name for site in swap(net, "arelu").sites]
     ['1', '3']
     """
+    if parts not in ("auto", None):
+        raise InputError(f'`parts` is "auto" or None, not {parts!r}')
+    class_may_apply.cache_clear()  # classes may have changed since
     types = types_to_replace(from_, to)
     _check_swappable(model, activations.build(to, **options), to)
-    sites = call_sites(traced := TracedModel(model, types))
+    try:
+        return _swap_parts(model, whole(model, types), types, to, where, preserve, options)
+    except UnprovedError as error:
+        found = find_parts(model, types, error)
+        if not found.sites:
+            raise
+        if parts is None:
+            raise InputError(
+                f'{error}; give `parts="auto"` to swap the {len(found.sites)} that can be proved'
+            ) from None
+    return _swap_parts(model, found, types, to, where, preserve, options)
+
+
+def _swap_parts(
+    model: nn.Module,
+    parts: Parts,
+    types: frozenset[str],
+    to: activations.Activation,
+    where: Where,
+    preserve: bool,
+    options: dict[str, Any],
+) -> SwapReport:
+    """Swap at the sites of all parts; what cannot be done is refused before anything is changed."""
+    sites = parts.sites
     chosen = _choose(model, types, sites, where)
     # With one call of a shared module, all its calls get places of their own.
     slots = {site.slot for site in chosen if not site.by_module}
     blocks = list({id(site.block): site.block for site in sites if site.slot in slots}.values())
-    for block in blocks:
-        if block.trace.obstacle is not None:
-            traced.refuse(block.path, block.trace.obstacle)
-    folding = FoldingTargets(traced) if preserve else None
+    written_in: list[nn.Module] = []
+    for traced in parts.traced:
+        for block in (block for block in traced.blocks if any(block is other for other in blocks)):
+            written_in += traced.written_in(block)
+            if block.trace.obstacle is not None:
+                traced.refuse(block.path, block.trace.obstacle)
+    check_hooks(model, sites, chosen, written_in)
+    folding = FoldingTargets(model, parts) if preserve else None
     new = [_new_activation(site, to, options, folding) for site in chosen]
     undo: list[OldModule | OldForward | OldWeight] = []
     undo += [OldForward(block.path, current_forward(block.module)) for block in blocks]
@@ -70,7 +107,10 @@ def swap(
             undo.append(_set_module(site, site.module))
     undo += _put_in(model, chosen, new)
     reports, rewritten = tuple(report for _, report, _ in new), tuple(block.path for block in blocks)
-    return SwapReport(type(model).__name__, getattr(to, "__name__", str(to)), reports, rewritten, tuple(undo))
+    paths = tuple(part.path for part in parts.proved if part.path)
+    left = (*parts.left, *unknown_activations(model, [site.name for site in sites]))
+    name = getattr(to, "__name__", str(to))
+    return SwapReport(type(model).__name__, name, reports, rewritten, tuple(undo), paths, left)
 
 
 @torch.no_grad()
@@ -112,10 +152,11 @@ def restore(model: nn.Module, report: SwapReport) -> None:
             delattr(model.get_submodule(step.home), step.leaf)
         else:
             home = model.get_submodule(step.home)
-            now = next(home.get_submodule(step.leaf).parameters(), None)
+            replaced = home.get_submodule(step.leaf)
+            now = next(replaced.parameters(), None)
             old = copy.deepcopy(step.module, copies)
             home.add_module(step.leaf, old if now is None else old.to(now.device, now.dtype))
-            old.train(home.training)
+            move_call_hooks(replaced, old.train(home.training))
 
 
 def _check_swappable(model: nn.Module, new: nn.Module, to: activations.Activation) -> None:
@@ -128,8 +169,7 @@ def _check_swappable(model: nn.Module, new: nn.Module, to: activations.Activatio
         )
     if module_type(model) is not None:
         raise InputError(f"the network is a single {type(model).__name__}; put it into an nn.Sequential to swap it")
-    wrappers = (nn.DataParallel, nn.parallel.DistributedDataParallel, torch.jit.ScriptModule)
-    if isinstance(model, wrappers) or hasattr(model, "_orig_mod"):  # the name that torch.compile gives
+    if is_wrapper(model):
         raise InputError(f"swap before wrapping: {type(model).__name__} hides the network's own forward pass")
 
 
@@ -163,7 +203,7 @@ def _new_activation(
     if folding is not None:
         start_like(new, slope, options)
         # Without the bound of ReLU6 the signal of a trained network grows from layer to layer.
-        new = Clamped(new, RELU6_MAXIMUM) if site.activation == "relu6" else new
+        new = clamp_output(new, RELU6_MAXIMUM) if site.activation == "relu6" else new
         factor = gain(new)
         if factor is not None and factor != 1:
             layer = folding.layer(site)
@@ -189,6 +229,8 @@ def _put_in(
         if first is not None:
             module.to(first.device, first.dtype)
         undo.append(_set_module(site, module.train(site.block.module.training)))
+        if site.module is not None:
+            move_call_hooks(site.module, module)
         if report.folded_into and factor:
             weight = model.get_parameter(f"{report.folded_into}.weight")
             undo.append(OldWeight(report.folded_into, factor, weight.detach().clone()))

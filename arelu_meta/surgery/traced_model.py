@@ -9,15 +9,8 @@ from typing import Any
 from torch import fx, nn
 
 from arelu_meta.errors import InputError
-from arelu_meta.surgery.activation_types import (
-    cannot_apply,
-    conceals,
-    is_torch,
-    may_apply,
-    module_type,
-    node_type,
-    source_text,
-)
+from arelu_meta.surgery.activation_types import module_type, node_type, source_text
+from arelu_meta.surgery.reachable_code import cannot_apply, concealment, is_torch, may_apply
 from arelu_meta.surgery.tracing import TENSOR, Given, Trace, UntraceableError, arguments_of_call, trace
 
 MODES = (True, False)  # training, evaluation
@@ -32,6 +25,14 @@ def join_path(*names: str) -> str:
     return ".".join(name for name in names if name)
 
 
+class UnprovedError(InputError):
+    """No trace proves which activations a network, or a part of it, calls; `reason` says why in a few words."""
+
+    def __init__(self, message: str, reason: str = "") -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
 @dataclass
 class TracedBlock:
     """A block that runs exactly once in a forward pass, with its graphs and the calls that reach it from its parent."""
@@ -42,6 +43,7 @@ class TracedBlock:
     parent: "TracedBlock | None" = None
     calls: dict[bool, fx.Node | None] = field(default_factory=dict)
     children: dict[tuple[bool, fx.Node], "TracedBlock"] = field(default_factory=dict)
+    owns_input: bool = True  # of a block without parent: whether nobody else reads what it is given
 
     def __post_init__(self) -> None:
         self.modules = dict(self.module.named_modules(remove_duplicate=False))
@@ -56,23 +58,31 @@ class TracedModel:
 
     A block that runs several times has no call sites of its own (two calls of it are two sites each): it is traced as
     a piece of the nearest block around it that runs once.
+
+    Args:
+        model: the network, or a part of one
+        types: the activations that are looked for
+        path: of the part in its network
+        given: what a part's caller gives it; None: a network, called with tensors for all that has no default
     """
 
-    def __init__(self, model: nn.Module, types: frozenset[str]) -> None:
-        self.model, self.types = model, types
+    def __init__(
+        self, model: nn.Module, types: frozenset[str], path: str = "", given: dict[str, Given] | None = None
+    ) -> None:
+        self.model, self.types, self.path, self.is_part = model, types, path, given is not None
         self.runs: Counter[int] = Counter()
         self.failures: list[tuple[str, str]] = []
         self._traces: dict[tuple[Any, ...], Trace | None] = {}
         self._holds: dict[int, bool] = {}
-        # A tensor for each argument that `forward` cannot do without.
-        spread = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
-        parameters = list(signature(type(model).forward).parameters.values())[1:]
-        given: dict[str, Given] = {p.name: TENSOR for p in parameters if p.default is p.empty and p.kind not in spread}
-        self._count(model, "", given)
+        if given is None:
+            spread = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
+            parameters = list(signature(type(model).forward).parameters.values())[1:]
+            given = {p.name: TENSOR for p in parameters if p.default is p.empty and p.kind not in spread}
+        self._count(model, path, given)
         self._refuse_failures()
         self._inline = frozenset(key for key, runs in self.runs.items() if runs > 1 and self._holds[key])
         self.blocks: list[TracedBlock] = []
-        self._collect(model, "", given, None, {})
+        self._collect(model, path, given, None, {})
         self._refuse_failures()
         # Calls of every module that is kept whole.
         self.layer_calls = Counter(
@@ -86,9 +96,13 @@ class TracedModel:
         self.failures.append((path, reason))
         self._refuse_failures()
 
+    def written_in(self, block: TracedBlock) -> list[nn.Module]:
+        """List the modules that are a piece of this block's graphs, because they run several times."""
+        return [child for child in block.module.modules() if id(child) in self._inline]
+
     def is_block(self, module: nn.Module) -> bool:
         """Tell a block with a forward of its own from torch's layers and from activations."""
-        if module_type(module) is not None:
+        if module_type(module) is not None or concealment(module) is not None:
             return False
         return type(module).forward is nn.Sequential.forward or not is_torch(type(module))
 
@@ -141,8 +155,7 @@ class TracedModel:
     def _check_concealed(self, found: Trace, modules: dict[str, nn.Module], path: str) -> None:
         """Note calls whose activations a trace does not see: torch's own blocks and functions that are kept whole."""
         for node in (node for graph in set(found.graphs.values()) for node in graph.nodes):
-            if node.op == "call_module" and conceals(module := modules[str(node.target)]):
-                reason = f"applies its activation inside torch's {type(module).__name__}"
+            if node.op == "call_module" and (reason := concealment(modules[str(node.target)])) is not None:
                 self.failures.append((join_path(path, str(node.target)), reason))
             elif node.op == "call_function" and node_type(node, modules) is None and may_apply(node.target, self.types):
                 reason = f"calls {node.name}, which applies an activation out of the trace's sight"
@@ -161,7 +174,7 @@ class TracedModel:
         found = self._trace(module, path, given, inside)
         if found is None:
             return None
-        block = TracedBlock(module, path, found, parent, calls)
+        block = TracedBlock(module, path, found, parent, calls, owns_input=not self.is_part)
         self.blocks.append(block)
         for node in self._calls(found, block.modules, lambda child: self.is_block(child) and self.runs[id(child)] == 1):
             child = block.modules[str(node.target)]
@@ -194,7 +207,8 @@ class TracedModel:
                     listed.append(f"{paths[key]} ({source_text(node, modules)})")
         path, reason = self.failures[0]
         more = f" (and {len(self.failures) - 1} more such blocks)" if len(self.failures) > 1 else ""
-        raise InputError(
+        raise UnprovedError(
             f"cannot prove the activation calls of {type(self.model).__name__}: {path or 'its forward'} {reason}"
-            f"{more}; sites found: {', '.join(listed) or 'none as modules'}"
+            f"{more}; sites found: {', '.join(listed) or 'none as modules'}",
+            reason if path == self.path else f"holds {path}, which {reason}",
         )

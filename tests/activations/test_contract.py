@@ -251,3 +251,58 @@ def test_export(name: str):
     batch = torch.export.Dim("batch", min=2)
     exported = torch.export.export(module, (x,), dynamic_shapes=({0: batch},)).module()
     assert torch.equal(exported(points(5, 4)), module(points(5, 4)))
+
+
+class Wrapped(nn.Module):
+    """A network of others, which a tracer enters."""
+
+    def __init__(self, activation: nn.Module) -> None:
+        super().__init__()
+        self.activation = activation
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.activation(x) * 2
+
+
+@every_activation
+def test_torch_fx_traces_it_with_its_own_tracer(name: str):
+    """As torchvision's `create_feature_extractor` does; values and gradients are those of the layer."""
+    module = moved(made(name))
+    traced = torch.fx.symbolic_trace(Wrapped(module))
+    x, again = (points(3, 4).requires_grad_() for _ in range(2))
+    out, expected = traced(x), module(again) * 2
+    assert torch.equal(out, expected)
+    inputs = list(module.parameters())
+    gradients = torch.autograd.grad(out.square().sum(), [x, *traced.parameters()])
+    for gradient, wanted in zip(gradients, torch.autograd.grad(expected.square().sum(), [again, *inputs]), strict=True):
+        assert torch.equal(gradient, wanted)
+    assert torch.equal(pickle.loads(pickle.dumps(traced))(x), out)
+
+
+@every_activation
+@pytest.mark.filterwarnings("ignore:.torch.jit.:FutureWarning")
+def test_torchscript_compiles_it(name: str):
+    module = moved(made(name))
+    scripted = torch.jit.script(Wrapped(module))
+    for x in (points(3, 4), points(1, 4, 5, 3)):
+        assert torch.allclose(scripted(x), module(x) * 2, rtol=1e-14, atol=0)
+    x = points(3, 4).requires_grad_()
+    gradients = torch.autograd.grad(scripted(x).sum(), [x, *scripted.parameters()])
+    wanted = torch.autograd.grad((module(x) * 2).sum(), [x, *module.parameters()])
+    assert all(torch.allclose(*pair, rtol=1e-12) for pair in zip(gradients, wanted, strict=True))
+
+
+@every_activation
+@pytest.mark.filterwarnings("ignore:.torch.jit.:FutureWarning", "ignore::torch.jit.TracerWarning")
+def test_what_torchscript_traced_is_differentiated(name: str):
+    """On a feature map that is large enough to be worked on block by block, where it is eager."""
+    module = made(name)
+    random = torch.Generator().manual_seed(0)
+    x, other = (torch.randn(16, 4, 32, 32, generator=random, dtype=torch.float64) for _ in range(2))
+    traced = torch.jit.trace(module, (x,))
+    other.requires_grad_()
+    out, expected = traced(other), module(other)
+    assert torch.allclose(out, expected, rtol=1e-14, atol=0)
+    gradients = torch.autograd.grad(out.square().sum(), [other, *traced.parameters()])
+    wanted = torch.autograd.grad(expected.square().sum(), [other, *module.parameters()])
+    assert all(torch.allclose(*pair, rtol=1e-9) for pair in zip(gradients, wanted, strict=True))

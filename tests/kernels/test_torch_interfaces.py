@@ -43,6 +43,18 @@ def test_private_interfaces_are_used_in_the_kernels_only():
     }
 
 
+def test_attributes_that_torch_keeps_to_itself_are_used_in_the_kernels_only():
+    """Dictionaries of hooks, children and parameters of a module, and what `torch.compile` holds."""
+    private = {name for name in vars(nn.Module()) if name.startswith("_")} | {"_orig_mod"}
+    uses = []
+    for path in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            name = node.attr if isinstance(node, ast.Attribute) else getattr(node, "value", None)
+            if isinstance(name, str) and name in private and path.parent.name != "kernels":
+                uses.append(f"{path.relative_to(PACKAGE)}: {name}")
+    assert uses == []
+
+
 def test_dispatch_modes_see_operations_below_autograd_and_vmap():
     """`kernels/recorded_step.py` records nothing, or the wrong operations, without this."""
     from torch.utils._python_dispatch import TorchDispatchMode

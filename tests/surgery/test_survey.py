@@ -66,6 +66,21 @@ def test_refusals_list_the_sites(name: str):
     assert {site.partition(" ")[0] for site in listed} >= set(modules)
 
 
+@pytest.mark.parametrize("name", quick_or_slow(sorted(REFUSED), ("timm/selecsls42b",)))
+def test_refused_networks_are_swapped_part_by_part(name: str):
+    """Every kernel that ran is now a call of a new module, or still runs at a place that the report names."""
+    network = survey.build_surveyed(name).train()
+    images = torch.zeros(2, *network.default_cfg["input_size"], device="meta")
+    kernels = count_kernels(network, images)
+    report = swap(network, "tanh", parts="auto")
+    names = [site.name for site in report.sites]
+    assert count_calls(network, names, images) == dict.fromkeys(names, 1)
+    remaining = count_kernels(network, images)
+    assert remaining == kernels - len(names)
+    assert remaining == {"timm/efficientvit_b0": 4 * 2, "timm/vgg11": 2}.get(name, 0)
+    assert len(report.left) == {"timm/efficientvit_b0": 4, "timm/vgg11": 2}.get(name, 0)
+
+
 class LeakyEverywhere(TorchFunctionMode):
     """Every ReLU of a network with slope 0.01 below zero: what alpha = 0.01 makes of it."""
 

@@ -295,7 +295,7 @@ def test_the_bound_of_relu6_is_kept_and_taken_away_again():
     assert (site.new, site.parameters, site.folded_into) == ("AReLU up to 6", 2, None)
     assert site.residual == pytest.approx(0.01, rel=1e-5)
     torch.testing.assert_close(model[0](x), wanted, rtol=1e-3, atol=0)
-    assert list(activation_parameters(model)) == ["0.base.alpha", "0.base.beta"]
+    assert list(activation_parameters(model)) == ["0.alpha", "0.beta"]
     restore(model, report)
     assert type(model[0]) is nn.ReLU6
     exact = nn.Sequential(nn.ReLU6())

@@ -1,0 +1,235 @@
+"""Whether code that no trace follows can apply an activation, read from the code itself.
+
+`cannot_apply` proves an absence: no function or method that a module's classes, or the Python functions they reach,
+could call bears an activation's name, and no module below it is one. Attention written with branches on shapes is the
+common case. `activations_in_code` lists what a block may call by function or method, and `calls_once` proves that a
+block calls a child at one place, once, whatever its arguments are.
+"""
+
+import ast
+import dis
+import functools
+import inspect
+import textwrap
+import types
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import fx, nn
+
+from arelu_meta.kernels.module_internals import CHILDREN, is_compiled
+from arelu_meta.surgery.activation_types import CALLS, module_type
+
+# By these, code reaches children without their names.
+_DYNAMIC = ("children", "modules", "named_children", "named_modules", "get_submodule", "getattr", "vars", CHILDREN)
+_DEFAULTS = frozenset(vars(nn.Module()))
+_REPEATED = (ast.For, ast.AsyncFor, ast.While, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.Lambda)
+
+
+def cannot_apply(module: nn.Module, chosen: frozenset[str]) -> bool:
+    """Tell whether neither the module nor any below it can apply one of these types."""
+    for child in module.modules():
+        kind: Any = type(child)
+        if module_type(child) in chosen or concealment(child):
+            return False
+        if is_torch(kind):
+            continue
+        if class_may_apply(kind, chosen) or any(True for _ in _reached(_own_values(child), chosen)):
+            return False
+    return True
+
+
+@functools.cache
+def class_may_apply(module_class: type[Any], chosen: frozenset[str]) -> bool:
+    """Tell whether any code of a class could apply one of these types; `swap` forgets it after each network."""
+    members = [item for cls in module_class.__mro__ if not _from_torch(cls) for item in vars(cls).items()]
+    starts = [value for name, value in members if name != "__init__"]  # has run
+    return any(True for _ in _reached(starts, chosen))
+
+
+def activations_in_code(module: nn.Module, chosen: frozenset[str]) -> list[str]:
+    """Names of functions and methods of these types in the code that `forward` of this module reaches.
+
+    Children that bear such a name are called by it and do not count; nor does what their own `forward` calls.
+    """
+    functions, children = functions_of(module), {name for name, _ in module.named_children()}
+    found: set[str] = set()
+    values = _own_values(module)
+    for function in functions:
+        used = set(_code_names(function.__code__, children))
+        found |= used & _names_in_code(chosen)
+        values += _values_used(function, used)
+    return sorted(found.union(_reached(values, chosen, {id(function) for function in functions})))
+
+
+def names_in_forward(module: nn.Module) -> set[str]:
+    """Names that `forward` and the methods it uses load."""
+    return {name for function in functions_of(module) for name in _code_names(function.__code__)}
+
+
+def functions_of(module: nn.Module) -> list[types.FunctionType]:
+    """List `forward`, what decorators have wrapped, and the methods whose names these use, also of modules below."""
+    classes = {cls for child in module.modules() for cls in type(child).__mro__ if not _from_torch(cls)}
+    waiting: list[Any] = [type(module).forward, type(module).__call__]
+    found: list[types.FunctionType] = []
+    while waiting:
+        function = _unwrap(waiting.pop())
+        if not isinstance(function, types.FunctionType) or _from_torch(function) or function in found:
+            continue
+        found.append(function)
+        names = set(_code_names(function.__code__)) - {"forward"}
+        waiting += [vars(cls)[name] for cls in classes for name in names if name in vars(cls)]
+        waiting.append(getattr(function, "__wrapped__", None))
+    return found
+
+
+def calls_once(module: nn.Module, child: str) -> bool:
+    """Tell whether one call of the module calls `self.child` once at most, at one place of its source.
+
+    No loop is around the call, no other code of the class uses the name, and `self` goes nowhere else.
+    """
+    if "forward" in vars(module):  # of the instance, not that of the source
+        return False
+    forward = inspect.unwrap(type(module).forward)
+    others = [function for function in functions_of(module) if function is not forward]
+    if any({child, *_DYNAMIC} & set(_code_names(function.__code__)) for function in others):
+        return False
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(forward)))
+    except (OSError, TypeError, SyntaxError):
+        return False
+    parents = {below: node for node in ast.walk(tree) for below in ast.iter_child_nodes(node)}
+    named = [node for node in parents if isinstance(node, ast.Name) and node.id in ("self", *_DYNAMIC)]
+    uses = [node for node in parents if isinstance(node, ast.Attribute) and node.attr in (child, *_DYNAMIC)]
+    uses = [node for node in uses if not _asks_for_none(parents[node])]
+    if not all(isinstance(parents[node], ast.Attribute) for node in named) or len(uses) != 1:
+        return False
+    around: list[ast.AST] = [uses[0]]
+    while around[-1] in parents:
+        around.append(parents[around[-1]])
+    call = around[1]
+    at_one_place = isinstance(call, ast.Call) and call.func is uses[0] and ast.unparse(uses[0]) == f"self.{child}"
+    inside_functions = sum(isinstance(node, ast.FunctionDef) for node in around)
+    return at_one_place and inside_functions == 1 and not any(isinstance(node, _REPEATED) for node in around)
+
+
+def _asks_for_none(node: ast.AST) -> bool:
+    return isinstance(node, ast.Compare) and all(isinstance(operation, (ast.Is, ast.IsNot)) for operation in node.ops)
+
+
+def may_apply(function: Callable[..., Any], chosen: frozenset[str]) -> bool:
+    """Tell whether a function that a trace keeps whole (`torch.fx.wrap`) could apply one of these types."""
+    return any(True for _ in _reached([function], chosen))
+
+
+def concealment(module: nn.Module) -> str | None:
+    """Say how a module keeps its activations from every trace: torch's own blocks, wrappers, compiled code; or None."""
+    blocks = (nn.TransformerEncoderLayer, nn.TransformerDecoderLayer, nn.TransformerEncoder, nn.TransformerDecoder)
+    recurrent = isinstance(module, (nn.RNN, nn.RNNCell)) and module.nonlinearity == "relu"
+    if recurrent or isinstance(module, (*blocks, nn.Transformer)):
+        return f"applies its activation inside torch's {type(module).__name__}"
+    # An exported graph calls operators, each of which belongs to a packet of overloads.
+    exported = isinstance(module, fx.GraphModule) and any(
+        hasattr(node.target, "overloadpacket") for node in module.graph.nodes
+    )
+    return f"hides its forward pass in a {type(module).__name__}" if exported or is_wrapper(module) else None
+
+
+def is_wrapper(module: nn.Module) -> bool:
+    """Tell what torch puts around a network, or compiles it to, from a network."""
+    wrappers = (nn.DataParallel, nn.parallel.DistributedDataParallel, torch.jit.ScriptModule)
+    return isinstance(module, wrappers) or is_compiled(module)
+
+
+def is_torch(module_class: type) -> bool:
+    """Tell torch's own layers, whose code holds no activation but those that `concealment` names."""
+    return module_class.__module__.startswith("torch.nn.")
+
+
+@functools.cache
+def _names_in_code(chosen: frozenset[str]) -> frozenset[str]:
+    """Names under which code may call one of these types as a function or method."""
+    chosen |= {"gelu"} if "gelu_tanh" in chosen else set()  # one function, told apart by its argument
+    calls = [call for call, name in CALLS.items() if name in chosen and not isinstance(call, type)]
+    names = {name for space in (F, torch) for name, value in vars(space).items() if any(value is f for f in calls)}
+    return frozenset(names | {call if isinstance(call, str) else getattr(call, "__name__", "") for call in calls})
+
+
+def _from_torch(value: Any) -> bool:
+    home = getattr(value, "__module__", None) or ""
+    return home == "builtins" or home.partition(".")[0] == "torch"
+
+
+def _own_values(module: nn.Module) -> list[Any]:
+    """Values of a module's attributes, but for what every module has."""
+    return [value for name, value in vars(module).items() if name not in _DEFAULTS]
+
+
+def _reached(starts: Iterable[Any], chosen: frozenset[str], known: Iterable[int] = ()) -> Iterator[str]:
+    """Follow callables into the code that they run, but for those of the ids `known`; give the activations met."""
+    names, waiting, seen = _names_in_code(chosen), list(starts), set(known)
+    while waiting:
+        value = _unwrap(waiting.pop())
+        if id(value) in seen:
+            continue
+        seen.add(id(value))
+        if callable(value) and (name := getattr(value, "__name__", None)) in names:
+            yield str(name)
+        elif isinstance(value, type):
+            waiting += [] if _from_torch(value) else vars(value).values()
+        elif isinstance(value, nn.Module):  # one that is no child: a global
+            if (kind := module_type(value)) in chosen:
+                yield str(kind)
+            waiting += [] if is_torch(type(value)) else [type(value).forward]
+        elif isinstance(value, (Mapping, list, tuple)):  # functions and classes by name or number
+            # A subclass of dict may make something when it is asked, as `ACT2FN` of transformers does.
+            held = dict.values(value) if isinstance(value, dict) else value
+            items = held.values() if isinstance(held, Mapping) else held
+            waiting += [item for item in items if callable(item) or isinstance(item, tuple)]
+        elif isinstance(value, types.FunctionType) and not _from_torch(value):
+            used = set(_code_names(value.__code__))
+            yield from used & names
+            waiting += _values_used(value, used)
+
+
+def _values_used(function: types.FunctionType, used: set[str]) -> list[Any]:
+    """Values that a function's names stand for: in its closure, in its module, and in libraries that it names."""
+    filled = [cell for cell in function.__closure__ or () if cell != types.CellType()]
+    space = function.__globals__
+    values = [cell.cell_contents for cell in filled] + [space[name] for name in used if name in space]
+    for library in [value for value in values if isinstance(value, types.ModuleType)]:
+        if library.__name__.partition(".")[0] != "torch":
+            values += [vars(library)[name] for name in used if name in vars(library)]
+    return values
+
+
+def _unwrap(value: Any) -> Any:
+    """Take off partial, staticmethod, property and bound methods."""
+    while True:
+        if isinstance(value, functools.partial):
+            value = value.func
+        elif isinstance(value, (staticmethod, classmethod, types.MethodType)):
+            value = value.__func__
+        elif isinstance(value, property):
+            value = value.fget
+        else:
+            return value
+
+
+def _code_names(code: types.CodeType, children: Collection[str] = ()) -> Iterator[str]:
+    """Names that code loads, but for `self.child` of the children given."""
+    if not children:
+        yield from code.co_names
+    else:
+        before = None
+        for instruction in dis.get_instructions(code):
+            of_self = before is not None and before.opname == "LOAD_FAST" and before.argval == "self"
+            name = instruction.argval
+            if isinstance(name, str) and name in code.co_names and not (of_self and name in children):
+                yield name
+            before = instruction
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _code_names(constant, children)
