@@ -102,7 +102,7 @@ def test_imports_point_downwards(root: Path):
 def test_the_walk_sees_imports(root: Path):
     """So that the test above cannot pass for want of looking."""
     package = root / "arelu_meta"
-    assert {"backbones", "data", "training", "store"} <= set(
+    assert {"learners", "data", "training", "store"} <= set(
         imported_parts(package / "kinds" / "few_shot" / "run.py", package)
     )
     assert "runtime" in set(imported_parts(package / "kinds" / "command.py", package))  # inside a function

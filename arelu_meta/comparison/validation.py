@@ -41,7 +41,7 @@ def check_cells(cells: Sequence[Cell], *, root: str = "") -> None:
     distinct: dict[str, Cell] = {}
     for cell in cells:
         settings = {name: value for name, value in cell.spec.flat().items() if name in _DECIDING}
-        distinct.setdefault(_key(settings), cell)
+        distinct.setdefault(json.dumps(settings, sort_keys=True), cell)
     problems: dict[str, str] = {}
 
     def attempt(cell: Cell, call: Callable[..., T], *arguments: Any) -> T | None:
@@ -54,16 +54,13 @@ def check_cells(cells: Sequence[Cell], *, root: str = "") -> None:
 
     examples: dict[str, ImageSet | None] = {}
     for cell in distinct.values():
-        for name, options in cell.spec.datasets().items():
-            if _key((name, options)) not in examples:
-                examples[_key((name, options))] = attempt(cell, _example, name, options, root)
-        attempt(cell, _check, cell.spec, [examples[_key(chosen)] for chosen in cell.spec.datasets().items()])
+        keys = {json.dumps(chosen, sort_keys=True): chosen for chosen in cell.spec.datasets().items()}
+        for key, (name, options) in keys.items():
+            if key not in examples:
+                examples[key] = attempt(cell, _example, name, options, root)
+        attempt(cell, _check, cell.spec, [examples[key] for key in keys])
     if problems:
         raise InputError("\n".join(f"{label}: {reason}" for reason, label in problems.items()))
-
-
-def _key(values: Any) -> str:
-    return json.dumps(values, sort_keys=True)
 
 
 def _check(spec: Spec, examples: "Sequence[ImageSet | None]") -> None:

@@ -35,7 +35,7 @@ class ExactOperations(TorchFunctionMode):
             F.instance_norm: instance_norm,
             F.layer_norm: layer_norm,
             torch._weight_norm: weight_norm,
-            torch.layer_norm: lambda *args, **kwargs: layer_norm(*args[:5], **_without(kwargs, "cudnn_enable")),
+            torch.layer_norm: lambda *args, cudnn_enable=True, **kwargs: layer_norm(*args[:5], **kwargs),  # noqa: ARG005
         }
         self._plain_attention = ExitStack()
 
@@ -87,7 +87,3 @@ def hard_sigmoid(input: Tensor, inplace: bool = False) -> Tensor:  # noqa: A002 
     """`F.hardsigmoid` by its formula."""
     del inplace  # a result of its own does as well
     return F.relu6(input + 3) / 6
-
-
-def _without(kwargs: dict[str, Any], name: str) -> dict[str, Any]:
-    return {key: value for key, value in kwargs.items() if key != name}

@@ -40,16 +40,14 @@ def registered(kind: str, names: Callable[[], list[str]], *, outside: Callable[[
     return AfterValidator(check)
 
 
-def _is_data_of_ones_own(name: str) -> bool:
-    return bool(set(name) & set(":/\\.")) or os.path.isdir(name)
-
-
 ActivationName = Annotated[str, registered("activation", activations.names, outside=is_target)]
 BackboneName = Annotated[str, registered("backbone", partial(backbones.names, "classification"), outside=is_target)]
 SegmentationBackboneName = Annotated[
     str, registered("backbone", partial(backbones.names, "segmentation"), outside=is_target)
 ]
-DatasetName = Annotated[str, registered("dataset", data.names, outside=_is_data_of_ones_own)]
+DatasetName = Annotated[
+    str, registered("dataset", data.names, outside=lambda name: bool(set(name) & set(":/\\.")) or os.path.isdir(name))
+]
 
 
 class Section(BaseModel, metaclass=CheckedType):

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Literal, TypeAlias
 
 import torch
@@ -11,6 +10,7 @@ from torch import Tensor, nn
 from torch.func import grad
 
 from arelu_meta.backbones.norm import statistics_from, uses_support_statistics
+from arelu_meta.errors import InputError
 from arelu_meta.learners.functional_network import Parameters
 from arelu_meta.learners.moving import Part
 
@@ -44,6 +44,8 @@ class InnerRule:
 
     def moves(self, name: str) -> bool:
         """Tell whether a parameter adapts."""
+        if isinstance(self.moving, str):
+            raise InputError(f"which parameters are the {self.moving} is not known yet; call `prepare` of the learner")
         return self.moving is None or name in self.moving
 
     def rate(self, name: str, step: int) -> Tensor | float:
@@ -101,17 +103,13 @@ def adapt(
     names = [name for name in parameters if rule.moves(name)]
     for step in range(rule.steps):
         current = path[-1]
-        gradients = gradients_of(partial(_loss_of_moving, loss, current), {name: current[name] for name in names})
+        gradients = gradients_of(lambda moving: loss({**path[-1], **moving}), {name: current[name] for name in names})
         if rule.first_order:
             gradients = {name: gradient.detach() for name, gradient in gradients.items()}
         if rule.clip_norm is not None:
             gradients = dict(zip(names, clipped([gradients[name] for name in names], rule.clip_norm), strict=True))
         path.append({**current, **{n: current[n] - rule.rate(n, step) * gradients[n] for n in names}})
     return path
-
-
-def _loss_of_moving(loss: Callable[[Parameters], Tensor], others: Parameters, moving: Parameters) -> Tensor:
-    return loss({**others, **moving})
 
 
 def clipped(gradients: list[Tensor], norm: float) -> list[Tensor]:

@@ -59,6 +59,9 @@ def test_loss_accuracy_and_logits_equal_copies_trained_by_sgd(method):
 def test_what_rests_is_not_moved(method):
     network, batch = own_net("arelu"), episodes(3)
     made = learner(method, network)
+    with pytest.raises(InputError, match=r"is not known yet; call `prepare` of the learner"):
+        made.engine.adapted_parameters(network, made.rule, batch)
+    made.prepare(batch)
     adapted = made.engine.adapted_parameters(network, made.rule, batch)
     moving = moving_of(method)
     for name, parameter in network.named_parameters():

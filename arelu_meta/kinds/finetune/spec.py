@@ -23,10 +23,6 @@ OWN = "own"  # the activations that the network comes with
 NO_WEIGHTS = "none"
 
 
-def _activations() -> list[str]:
-    return [OWN, *activations.names()]
-
-
 class PretrainedSection(Section):
     """The network, the weights it starts from, its head and its activations."""
 
@@ -38,7 +34,7 @@ class PretrainedSection(Section):
     """start: a .safetensors or .pth file, a published weights name (DEFAULT), an MLflow URI; none: untrained"""
     head: str = ""
     """path of the layer that gives the logits, where it cannot be found"""
-    activation: Annotated[str, registered("activation", _activations, outside=is_target)] = OWN
+    activation: Annotated[str, registered("activation", lambda: [OWN, *activations.names()], outside=is_target)] = OWN
     """activation that replaces the network's, call site by call site; own: as they are"""
     activation_options: dict[str, Option] = Field(default_factory=dict)
     """options of the activation, as key=value"""

@@ -112,12 +112,10 @@ def _path(
     vectorise: bool,
 ) -> list[Parameters]:
     """Give the parameters before the first and after each step on one support set."""
-
-    def loss(point: Parameters) -> Tensor:
-        return rule.loss(function(point, support_x), support_y)
-
     gradients_of = transformed_gradients if vectorise else partial(graph_gradients, first_order=rule.first_order)
-    return adapt(loss, parameters, rule, gradients_of=gradients_of)
+    return adapt(
+        lambda point: rule.loss(function(point, support_x), support_y), parameters, rule, gradients_of=gradients_of
+    )
 
 
 def _vectorised(function: Callable[..., Any], parameters: Parameters, *inputs: Tensor) -> Any:

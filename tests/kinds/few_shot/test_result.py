@@ -12,12 +12,13 @@ EPISODES = np.array([[0.2, 0.4, 0.6], [0.2, 0.4, 0.6], [0.2, 0.6, 0.8], [0.2, 0.
 
 @pytest.fixture
 def result(tiny_spec: Callable) -> Callable[..., FewShotResult]:
-    def make(uri: str = "sqlite:///mlflow.db", **sections) -> FewShotResult:
+    def make(uri: str = "sqlite:///mlflow.db", *, note: str = "", **sections) -> FewShotResult:
         return FewShotResult(
             spec=tiny_spec(**sections),
             network=nn.Identity(),
             episodes=EPISODES,
             held_out="images",
+            note=note,
             selected_iteration=1,
             best_batch_accuracy=0.75,
             verified=True,
@@ -57,6 +58,14 @@ def test_sound_report(result: Callable):
     ):
         assert part in text
     assert "best train batch" not in text
+    assert "one by one, as" not in text
+
+
+def test_a_network_that_cannot_be_vectorised_says_why(result: Callable):
+    assert (
+        "episodes       computed one by one, as `vmap` fails: it branches\n"
+        in result(note="fails: it branches").report()
+    )
 
 
 def test_pixels_that_are_not_standardised(result: Callable):

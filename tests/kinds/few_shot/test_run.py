@@ -28,6 +28,7 @@ from arelu_meta.kinds import run
 from arelu_meta.kinds.execution import EpisodeExecution, Execution
 from arelu_meta.kinds.few_shot.result import FewShotResult
 from arelu_meta.kinds.few_shot.settings import build_learner
+from arelu_meta.learners.engines.func_engine import OneByOne
 from arelu_meta.learners.gradient_learner import GradientLearner
 from arelu_meta.seeding import generator
 
@@ -482,12 +483,31 @@ def test_failing_run_has_failed(tiny_spec: SpecMaker, store: Path, statuses: Cal
         ({"network": {"activation_options": {"alfa": 1}}}, "did you mean 'alpha'"),
         ({"network": {"backbone_options": {"channels": 3}}}, "unknown option of backbone 'mnist_conv': 'channels'"),
         ({"data": {"validation": 0.5, "test": 0.5}}, "leave some to train on"),
+        ({"training": {"method": "anil", "head": "haed"}}, "unknown layer in `head`: 'haed'; did you mean 'head'"),
     ],
 )
 def test_wrong_input_opens_no_run(tiny_spec: SpecMaker, store: Path, statuses: Callable, sections: dict, message: str):
     with pytest.raises(InputError, match=message):
         run(tiny_spec(**sections), CPU)
     assert statuses(store) == []
+
+
+@pytest.mark.parametrize("method", ["anil", "boil"])
+def test_a_named_head_is_the_one_that_is_found(tiny_spec: SpecMaker, memory: list, method: str):
+    found, named = (run(tiny_spec(training={"method": method, "head": head}), CPU) for head in ("", "head"))
+    assert same_weights(found.network, named.network)
+    assert found.spec.identity != named.spec.identity
+
+
+def test_a_network_that_cannot_be_vectorised_is_trained_one_by_one(
+    tiny_spec: SpecMaker, store: Path, capsys: pytest.CaptureFixture[str]
+):
+    with pytest.warns(OneByOne, match="Branching: episodes are computed one after another, as `vmap` fails: vmap: It"):
+        result = run(tiny_spec(network={"backbone": "tests.own_code:Branching"}), CPU)
+    assert result.note.startswith("fails: vmap: It looks like")
+    tags = MlflowClient().get_run(result.run_id).data.tags
+    assert tags["one_by_one"] == result.note
+    assert "one by one, as `vmap` fails" in result.report()
 
 
 def test_unknown_device_opens_no_run(tiny_spec: SpecMaker, store: Path, statuses: Callable):
