@@ -60,7 +60,7 @@ def test_what_rests_is_not_moved(method):
     network, batch = own_net("arelu"), episodes(3)
     made = learner(method, network)
     with pytest.raises(InputError, match=r"is not known yet; call `prepare` of the learner"):
-        made.engine.adapted_parameters(network, made.rule, batch)
+        made.rule.moves("first.weight")
     made.prepare(batch)
     adapted = made.engine.adapted_parameters(network, made.rule, batch)
     moving = moving_of(method)
