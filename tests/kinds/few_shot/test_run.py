@@ -493,15 +493,15 @@ def test_wrong_input_opens_no_run(tiny_spec: SpecMaker, store: Path, statuses: C
 
 
 @pytest.mark.parametrize("method", ["anil", "boil"])
-def test_a_named_head_is_the_one_that_is_found(tiny_spec: SpecMaker, memory: list, method: str):
+@pytest.mark.usefixtures("memory")
+def test_a_named_head_is_the_one_that_is_found(tiny_spec: SpecMaker, method: str):
     found, named = (run(tiny_spec(training={"method": method, "head": head}), CPU) for head in ("", "head"))
     assert same_weights(found.network, named.network)
     assert found.spec.identity != named.spec.identity
 
 
-def test_a_network_that_cannot_be_vectorised_is_trained_one_by_one(
-    tiny_spec: SpecMaker, store: Path, capsys: pytest.CaptureFixture[str]
-):
+@pytest.mark.usefixtures("store")
+def test_a_network_that_cannot_be_vectorised_is_trained_one_by_one(tiny_spec: SpecMaker):
     with pytest.warns(OneByOne, match="Branching: episodes are computed one after another, as `vmap` fails: vmap: It"):
         result = run(tiny_spec(network={"backbone": "tests.own_code:Branching"}), CPU)
     assert result.note.startswith("fails: vmap: It looks like")
