@@ -76,7 +76,13 @@ class ProtoNet(Learner):
     def embed(self, images: Tensor) -> Tensor:
         """Features of images, (N, C, H, W) -> (N, d)."""
         features: Callable[[Tensor], Tensor] = getattr(self.network, "features")  # noqa: B009
-        return features(images)
+        found = features(images)
+        if found.dim() != 2:
+            name = type(self.network).__name__
+            raise InputError(
+                f"`features` of {name} gives {tuple(found.shape)}; prototypes are made of (N, d), flatten it"
+            )
+        return found
 
     def query_logits(self, episodes: Episode) -> Tensor:
         """Query logits, (episodes, queries, ways)."""

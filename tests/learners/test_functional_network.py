@@ -13,7 +13,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from arelu_meta import learners
-from arelu_meta.errors import InputError
 from arelu_meta.learners.functional_network import FunctionalNetwork
 from tests.learners.small_problems import WAYS, distance, episodes, gradients
 
@@ -98,8 +97,7 @@ SUPPORTED = [
     (kind, engine)
     for kind in NETWORKS
     for engine in ENGINES
-    # The libraries do not know parametrised modules; learn2learn wants every parameter used.
-    if not (kind is Spectral and engine != "func") and not (kind is Unused and engine == "learn2learn")
+    if not (kind is Spectral and engine != "func")  # the libraries do not know parametrised modules
 ]
 
 
@@ -233,12 +231,6 @@ def test_training_is_undone_by_loading_what_was_saved(engine):
     assert not torch.equal(network.eval()(batch.query_x[0]), expected)
     network.load_state_dict(saved)
     assert torch.equal(network.eval()(batch.query_x[0]), expected)
-
-
-def test_learn2learn_refuses_what_it_cannot_adapt():
-    learner = learners.build("maml", made(Unused), engine="learn2learn", inner_lr=RATE, inner_steps=STEPS)
-    with pytest.raises(InputError, match=r"engine 'learn2learn' cannot adapt: .*; use `engine='func'`"):
-        learner.meta_step(episodes(), progress=0.0)
 
 
 @pytest.mark.parametrize("engine", ENGINES)

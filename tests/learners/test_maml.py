@@ -115,7 +115,7 @@ def test_training_and_testing_take_their_own_number_of_steps():
 
 
 @pytest.mark.parametrize("frozen", ["first.weight", "last.weight"])
-@pytest.mark.parametrize("engine", ["func", "higher"])
+@pytest.mark.parametrize("engine", learners.ALL_ENGINES)
 def test_a_frozen_parameter_neither_adapts_nor_gets_a_gradient(frozen, engine):
     network, batch = own_net(), episodes()
     network.get_parameter(frozen).requires_grad_(False)

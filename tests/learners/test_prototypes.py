@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+import torchvision
 from sklearn.neighbors import NearestCentroid
 from torch import nn
 
@@ -105,3 +106,14 @@ def test_settings_of_an_inner_loop_that_there_is_not_are_refused(method: str, se
     assert learners.entry(method).settings == ()
     with pytest.raises(TypeError, match=f"unexpected keyword argument '{setting}'"):
         learners.build(method, own_net(), **{setting: 1})
+
+
+def test_features_that_are_maps_are_refused_in_one_line():
+    """vgg, mobilenet_v2 and others of torchvision have an attribute `features` that gives maps."""
+    network = torchvision.models.squeezenet1_1(num_classes=WAYS)
+    batch = episodes(size=32, dtype=torch.float32)
+    colour = Episode(*(half.expand(-1, -1, 3, -1, -1) if half.dim() == 5 else half for half in batch.tensors()))
+    with pytest.raises(
+        InputError, match=r"`features` of SqueezeNet gives \(24, 512, 1, 1\); prototypes are made of \(N, d\)"
+    ):
+        learners.build("protonet", network).meta_step(colour, progress=0.0)

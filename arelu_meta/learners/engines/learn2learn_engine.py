@@ -29,7 +29,7 @@ except ImportError as error:
 
 
 class Learn2LearnEngine:
-    """Adapt clones of `learn2learn.algorithms.MAML`; only whole networks and plain SGD, as that wrapper does."""
+    """Adapt clones of `learn2learn.algorithms.MAML`: by plain SGD all parameters that are not frozen, as it does."""
 
     recordable = False
     note = ""
@@ -46,7 +46,7 @@ class Learn2LearnEngine:
                 forward, points = partial(_forward, network, clone), []
                 for step in range(rule.steps + 1):
                     if step > 0:
-                        _adapt(clone, rule.loss(forward(episode.support_x), episode.support_y))
+                        clone.adapt(rule.loss(forward(episode.support_x), episode.support_y))
                     if every_step or step == rule.steps:
                         points.append(query_pass(forward, network, episode.support_x, episode.query_x))
                 answers.append(torch.stack(points))
@@ -60,7 +60,7 @@ class Learn2LearnEngine:
             for episode in episodes:
                 clone = wrapper.clone()
                 for _ in range(rule.steps):
-                    _adapt(clone, rule.loss(_forward(network, clone, episode.support_x), episode.support_y))
+                    clone.adapt(rule.loss(_forward(network, clone, episode.support_x), episode.support_y))
                 adapted.append(dict(clone.module.named_parameters()))
         return {name: torch.stack([one[name] for one in adapted]) for name in adapted[0]}
 
@@ -74,28 +74,18 @@ def _forward(network: nn.Module, clone: MAML, x: Tensor) -> Tensor:
     return output
 
 
-def _adapt(clone: MAML, loss: Tensor) -> None:
-    """Take one step; where torch cannot, learn2learn prints a traceback and goes on without its gradients."""
-    said = io.StringIO()
-    try:
-        with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
-            clone.adapt(loss)
-    except UnboundLocalError as error:
-        reason = next((line for line in said.getvalue().splitlines() if "Error: " in line), "no gradients")
-        raise InputError(f"engine 'learn2learn' cannot adapt: {reason}; use `engine='func'`") from error
-
-
 def _wrapper(network: nn.Module, rule: InnerRule) -> MAML:
     """Wrap a network, or refuse a rule that learn2learn cannot follow."""
     remedy = "use `engine='func'`"
     if isinstance(rule.lr, Mapping):
         raise InputError(f"engine 'learn2learn' has no learned inner rates; {remedy}")
-    if rule.moving is not None:
-        raise InputError(f"engine 'learn2learn' adapts all parameters, not some; {remedy}")
+    free = frozenset(name for name, parameter in network.named_parameters() if parameter.requires_grad)
+    if rule.moving not in (None, free):
+        raise InputError(f"engine 'learn2learn' adapts all parameters that are not frozen, not some; {remedy}")
     if rule.clip_norm is not None:
         raise InputError(f"engine 'learn2learn' has no inner gradient clipping; {remedy}")
     if rule.optimizer != "sgd":
         raise InputError(
             f"engine 'learn2learn' has inner optimizer 'sgd', not {rule.optimizer!r}; use `engine='higher'`"
         )
-    return MAML(network, lr=rule.lr, first_order=rule.first_order)
+    return MAML(network, lr=rule.lr, first_order=rule.first_order, allow_unused=True, allow_nograd=True)
