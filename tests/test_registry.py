@@ -172,7 +172,7 @@ def test_entry_points_are_parts_like_others(installed: Path, python: Python, roo
         import torch
         from arelu_meta import activations, backbones, data, learners
         from arelu_meta.kinds.few_shot.spec import FewShotSpec
-        from arelu_meta.kinds.few_shot.model import build_learner
+        from arelu_meta.kinds.few_shot.settings import build_learner
         print(activations.build("squareplus")(torch.zeros(1)).item(), activations.build("relu")(-torch.ones(1)).item())
         print(data.load("squares", count=6).images.shape, data.is_local("squares"))
         print(learners.entry("half").needs_training, learners.entry("half").by_gradient)

@@ -85,5 +85,5 @@ class EpisodeOperations(ExactOperations):
 
 def hard_sigmoid(input: Tensor, inplace: bool = False) -> Tensor:  # noqa: A002  (torch's name for it)
     """`F.hardsigmoid` by its formula."""
-    del inplace  # a result of its own does as well
-    return F.relu6(input + 3) / 6
+    result = F.relu6(input + 3) / 6
+    return input.copy_(result) if inplace else result

@@ -1,8 +1,9 @@
 """Learners that adapt by gradient: an engine computes the inner loop, the outer step differentiates through it."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import get_args
 
 import torch
 import torch.nn.functional as F
@@ -17,7 +18,7 @@ from arelu_meta.learners.engines import Engine
 from arelu_meta.learners.functional_network import FunctionalNetwork, Parameters
 from arelu_meta.learners.inner_loop import InnerRule, episode_losses, query_pass
 from arelu_meta.learners.learner import Adapted, Learner
-from arelu_meta.learners.moving import all_but, head_parameters, moving_names
+from arelu_meta.learners.moving import Part, all_but, head_parameters, moving_names
 from arelu_meta.metrics import accuracy
 
 # In what torch raises where a function has no second derivative.
@@ -43,9 +44,14 @@ class GradientLearner(Learner):
         self, network: nn.Module, *, engine: Engine, rule: InnerRule, test_steps: int | None = None, chunk: int = 0
     ) -> None:
         super().__init__(network, chunk=chunk)
+        if isinstance(network, (nn.DataParallel, nn.parallel.DistributedDataParallel, torch.jit.ScriptModule)):
+            kind = type(network).__name__
+            raise InputError(f"{kind} cannot be called with other parameters than its own; give the network inside it")
+        if isinstance(rule.moving, str) and rule.moving not in get_args(Part):
+            rule = replace(rule, moving=frozenset({rule.moving}))
         self.engine, self.rule, self.test_steps = engine, rule, test_steps or rule.steps
         if not isinstance(rule.moving, str):
-            self.rule = replace(rule, moving=moving_names(network, rule.moving))
+            self._move(rule.moving)
 
     @property
     def transductive(self) -> bool:
@@ -62,8 +68,15 @@ class GradientLearner(Learner):
         if isinstance(self.rule.moving, str):
             head = head_parameters(self.network, episodes.support_x[0])
             names = head if self.rule.moving == "head" else all_but(self.network, head)
-            self.rule = replace(self.rule, moving=moving_names(self.network, names))
+            self._move(names)
         self.engine.prepare(self.network, self.rule, episodes)
+
+    def _move(self, patterns: Iterable[str] | None) -> None:
+        """Let the parameters adapt that names or patterns stand for, but for those that the user froze."""
+        names = moving_names(self.network, patterns)
+        if names is not None and not names:
+            raise InputError("no parameter adapts: all that could are frozen (`requires_grad`), or `moving` is empty")
+        self.rule = replace(self.rule, moving=names)
 
     def query_loss(self, episodes: Episode, progress: float) -> tuple[Tensor, Tensor]:
         """Give each episode's query loss (episodes,) and logits (episodes, queries, ways) after the last step."""

@@ -69,7 +69,10 @@ def graph_gradients(
         return {}
     tracked = torch.is_grad_enabled()
     with torch.enable_grad():
-        points = {n: p if tracked and p.requires_grad else p.detach().requires_grad_() for n, p in moving.items()}
+        # Views, because hooks on parameters are for the outer gradient.
+        points = {
+            n: p.view_as(p) if tracked and p.requires_grad else p.detach().requires_grad_() for n, p in moving.items()
+        }
         twice = tracked and not first_order
         found = torch.autograd.grad(
             loss(points), list(points.values()), create_graph=twice, allow_unused=True, materialize_grads=True

@@ -6,20 +6,23 @@ table.
 """
 
 from torch import nn
+from torch.nn.modules.linear import NonDynamicallyQuantizableLinear  # inside torch's attention
+
+from arelu_meta.kernels.module_internals import has_call_hooks
 
 # With `kernels.episode_operations` in the place of torch's functions, which are wrong under vmap, or have no second
 # derivative.
 EXACT_BY_KERNELS: frozenset[type[nn.Module]] = frozenset((
     nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.Hardsigmoid, nn.InstanceNorm1d, nn.InstanceNorm2d,
     nn.InstanceNorm3d, nn.LayerNorm, nn.MultiheadAttention, nn.SyncBatchNorm, nn.Transformer, nn.TransformerDecoder,
-    nn.TransformerDecoderLayer, nn.TransformerEncoder, nn.TransformerEncoderLayer,
+    nn.TransformerDecoderLayer, nn.TransformerEncoder, nn.TransformerEncoderLayer, NonDynamicallyQuantizableLinear,
 ))  # fmt: skip
 EXACT: frozenset[type[nn.Module]] = EXACT_BY_KERNELS | frozenset((
     nn.AdaptiveAvgPool1d, nn.AdaptiveAvgPool2d, nn.AdaptiveAvgPool3d, nn.AdaptiveMaxPool1d, nn.AdaptiveMaxPool2d,
     nn.AdaptiveMaxPool3d, nn.AlphaDropout, nn.AvgPool1d, nn.AvgPool2d, nn.AvgPool3d, nn.CELU,
     nn.ChannelShuffle, nn.CircularPad1d, nn.CircularPad2d, nn.CircularPad3d, nn.ConstantPad1d, nn.ConstantPad2d,
     nn.ConstantPad3d, nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d,
-    nn.CosineSimilarity, nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.ELU, nn.Embedding,
+    nn.CosineSimilarity, nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.ELU,
     nn.FeatureAlphaDropout, nn.Flatten, nn.Fold, nn.GELU, nn.GLU,
     nn.GroupNorm, nn.Hardshrink, nn.Hardswish, nn.Hardtanh, nn.Identity, nn.LPPool1d, nn.LPPool2d, nn.LPPool3d,
     nn.LeakyReLU, nn.Linear, nn.LocalResponseNorm, nn.LogSigmoid, nn.LogSoftmax, nn.MaxPool1d, nn.MaxPool2d,
@@ -34,6 +37,9 @@ EXACT: frozenset[type[nn.Module]] = EXACT_BY_KERNELS | frozenset((
 
 
 def is_known(module: nn.Module) -> bool:
-    """Tell whether a module is one of ours or one of torch's that are exact; what is inside it is judged by itself."""
+    """Tell whether a module is one of ours or one of torch's that are exact; what is inside it is judged by itself.
+
+    A hook, or a `forward` of the instance's own, may do anything; torch's pruning and its earlier weight norm are such.
+    """
     ours = type(module).__module__.startswith("arelu_meta.")
-    return (ours or type(module) in EXACT) and "forward" not in vars(module)
+    return (ours or type(module) in EXACT) and "forward" not in vars(module) and not has_call_hooks(module)

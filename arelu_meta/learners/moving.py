@@ -12,6 +12,7 @@ from arelu_meta.errors import InputError, unknown
 from arelu_meta.learners.functional_network import FunctionalNetwork
 
 Part = Literal["head", "body"]
+PRODUCTS = ("mm", "Mm", "mv", "Mv", "Dot", "Convolution", "Dist", "dist", "Linear")  # in the names of autograd's nodes
 
 
 def moving_names(network: nn.Module, patterns: Iterable[str] | None) -> frozenset[str] | None:
@@ -44,7 +45,7 @@ def moving_names(network: nn.Module, patterns: Iterable[str] | None) -> frozense
 
 
 def parameters_of(network: nn.Module, layer: str) -> frozenset[str]:
-    """Names of the parameters of a layer, or of a block of layers, by its path.
+    """Names of the parameters of a layer or of a block of layers, by its path, or of one parameter, by its name.
 
     Raises:
         InputError: there is none of that path, or it has no parameters.
@@ -53,9 +54,9 @@ def parameters_of(network: nn.Module, layer: str) -> frozenset[str]:
     ['1.bias', '1.weight']
     """
     names = [name for name, _ in network.named_parameters()]
-    inside = frozenset(name for name in names if name.startswith(f"{layer}."))
+    inside = frozenset(name for name in names if name == layer or name.startswith(f"{layer}."))
     if not inside:
-        raise unknown("layer in `head`:", layer, {_owner(name) for name in names})
+        raise unknown("layer in `head`:", layer, {*names, *(name.rpartition(".")[0] for name in names)} - {""})
     return inside
 
 
@@ -63,32 +64,35 @@ def head_parameters(network: nn.Module, x: Tensor) -> frozenset[str]:
     """Names of the parameters of the head: the last linear layer on the way to the logits.
 
     It is found by what the forward pass does, whatever the layers are called and in whatever order they were made:
-    going back from the logits, the first operation that joins what comes from the images with parameters of two
-    dimensions or more; where there is none, with any.
+    going back from the logits, the first product (of matrices, a convolution, a distance) of what comes from the images
+    with parameters, and what is added and multiplied behind it. Where several are summed, it is all of them.
 
     Args:
         network: maps images to logits; it is left alone.
         x: images that it takes, (N, C, H, W); two are enough.
 
     Raises:
-        InputError: no layer with weights makes the output.
+        InputError: there is no such product, or none that can be told from the rest; the head has to be named then.
 
     >>> network = nn.ModuleDict({"out": nn.Linear(3, 2), "body": nn.Linear(4, 3)})
     >>> network.forward = lambda x: network["out"](network["body"](x))
     >>> sorted(head_parameters(network, torch.zeros(1, 4)))
     ['out.bias', 'out.weight']
     """
+    kind = type(network).__name__
+    if not x.is_floating_point():
+        raise InputError(f"the head of {kind} cannot be found by inputs of {x.dtype}; name it by `head`")
     function = FunctionalNetwork(network)
     leaves = {name: value.detach().clone().requires_grad_() for name, value in function.parameters.items()}
     images = x.detach().clone().requires_grad_()
     with torch.enable_grad(), torch.random.fork_rng([x.device] if x.is_cuda else []):
         output = function(leaves, images)
     names = {id(leaf): name for name, leaf in leaves.items()}
-    joined = [names[id(leaf)] for leaf in _joined_last(output, images, 2) or _joined_last(output, images, 0)]
-    if not joined:
-        raise InputError(f"no layer with weights makes the output of {type(network).__name__}; name one by `head`")
-    owners = {_owner(name) for name in joined}
-    return frozenset(name for name in leaves if _owner(name) in owners)
+    joined, products = _joined_last(output, images)
+    head = frozenset(names[id(leaf)] for leaf in joined)
+    if not head or (not products and len({name.rpartition(".")[0] for name in head}) > 1):
+        raise InputError(f"no last layer was found between the images and the output of {kind}; name it by `head`")
+    return head
 
 
 def all_but(network: nn.Module, head: frozenset[str]) -> frozenset[str]:
@@ -104,13 +108,8 @@ def all_but(network: nn.Module, head: frozenset[str]) -> frozenset[str]:
     return body
 
 
-def _owner(name: str) -> str:
-    """Path of the layer that a parameter belongs to; of a parametrised weight, the layer it is the weight of."""
-    return name.partition(".parametrizations.")[0] if ".parametrizations." in name else name.rpartition(".")[0]
-
-
-def _joined_last(output: Tensor, images: Tensor, dimensions: int) -> list[Tensor]:
-    """Give the parameters, of so many dimensions or more, that the last operation joins with what images became."""
+def _joined_last(output: Tensor, images: Tensor) -> tuple[list[Tensor], int]:
+    """Go back from the output and give the parameters met up to the first products, and the number of products."""
     inputs: dict[Node, list[Node]] = {}
     todo = [output.grad_fn] if output.grad_fn is not None else []
     while todo:
@@ -123,15 +122,19 @@ def _joined_last(output: Tensor, images: Tensor, dimensions: int) -> list[Tensor
         for used in following:
             users[used].append(node)
     from_images = _reached([node for node in inputs if getattr(node, "variable", None) is images], users)
+    met, products, done = list[Tensor](), 0, set[Node]()
     level = [output.grad_fn] if output.grad_fn in from_images else []
     while level:
-        parameters = [used for node in level for used in inputs[node] if used not in from_images]
-        leaves = [getattr(node, "variable", None) for node in _reached(parameters, inputs)]
-        found = [leaf for leaf in leaves if leaf is not None and leaf.dim() >= dimensions]
-        if found:
-            return found
-        level = list(dict.fromkeys(used for node in level for used in inputs[node] if used in from_images))
-    return []
+        done.update(level)
+        behind = list[Node]()
+        for node in level:
+            joined = _reached([used for used in inputs[node] if used not in from_images], inputs)
+            leaves = [leaf for each in joined if isinstance(leaf := getattr(each, "variable", None), Tensor)]
+            is_product = bool(leaves) and any(word in node.name() for word in PRODUCTS)
+            met, products = met + leaves, products + is_product
+            behind += [] if is_product else [used for used in inputs[node] if used in from_images]
+        level = [node for node in dict.fromkeys(behind) if node not in done]
+    return met, products
 
 
 def _reached(starts: list[Node], edges: dict[Node, list[Node]]) -> dict[Node, None]:

@@ -136,8 +136,9 @@ class SupervisedTrainer:
     def _find_head(self) -> frozenset[str]:
         if self.head is not None:
             return parameters_of(self.network, self.head)
-        images = self.batches.images
-        return head_parameters(self.network, images.pixels(torch.arange(min(2, len(images)), device=images.device)))
+        images, parameter = self.batches.images, next(self.network.parameters())
+        two = images.pixels(torch.arange(min(2, len(images)), device=images.device))
+        return head_parameters(self.network, two.to(parameter.device, parameter.dtype))
 
     @property
     def tested(self) -> nn.Module:

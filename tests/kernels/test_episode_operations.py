@@ -3,7 +3,7 @@
 import torch
 import torch.nn.functional as F
 
-from arelu_meta.kernels.episode_operations import EpisodeOperations
+from arelu_meta.kernels.episode_operations import EpisodeOperations, ExactOperations
 from arelu_meta.kernels.pooling import MaxPool
 
 
@@ -37,3 +37,12 @@ def test_layers_and_functions_of_torch_reach_it(monkeypatch):
         ):
             assert pooled.shape == (2, 1, 2, 2)
     assert len(calls) == 3
+
+
+def test_a_hard_sigmoid_in_place_changes_what_it_is_given():
+    x = torch.linspace(-4, 4, 9)
+    expected = F.hardsigmoid(x)
+    with ExactOperations():
+        given = x.clone()
+        F.hardsigmoid(given, inplace=True)
+    assert torch.allclose(given, expected)

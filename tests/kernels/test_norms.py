@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.func import grad
 
 from arelu_meta.kernels import norms
+from arelu_meta.kernels.episode_operations import ExactOperations
 
 FLOAT = torch.float64
 
@@ -123,6 +124,41 @@ def test_torchs_own_are_still_wrong_under_vmap(name: str):
     assert not torch.allclose(vectorised, looped, rtol=1e-3, atol=1e-6)
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("name", ["batch", "instance", "layer"])
+def test_half_precision_neither_overflows_nor_loses(name: str, dtype: torch.dtype):
+    """Squares of 10 sigma over 1,024 numbers are beyond float16; torch computes them in float32, and so do we."""
+    ours, theirs, _, parameters = CASES[name]
+    shape = {"batch": (64, 3, 4, 4), "instance": (2, 3, 32, 32), "layer": (170, 3, 2)}[name]
+    x = (30 * numbers(*shape)).to(dtype)
+    for given in (parameters, tuple(each.to(dtype) for each in parameters), tuple(each.float() for each in parameters)):
+        if given[0].dtype is torch.float64:
+            continue
+        found, expected = ours(x, *given), theirs(x.float(), *(each.float() for each in given))
+        assert found.dtype is dtype
+        assert torch.allclose(found.float(), expected, rtol=2e-2, atol=2e-2)
+
+
+@pytest.mark.parametrize(
+    ("layer", "shape"),
+    [
+        (torch.nn.LayerNorm(1), (4, 6)),
+        (torch.nn.LayerNorm(3, elementwise_affine=False), (4, 6)),
+        (torch.nn.BatchNorm1d(1), (4, 6)),
+        (torch.nn.BatchNorm2d(1), (4, 6, 2, 2)),
+        (torch.nn.InstanceNorm2d(3), (4, 3, 1, 1)),
+    ],
+    ids=str,
+)
+def test_what_torch_refuses_is_refused(layer: torch.nn.Module, shape: tuple[int, ...]):
+    x = torch.randn(shape)
+    with pytest.raises((RuntimeError, ValueError)) as theirs:
+        layer(x)
+    with ExactOperations(), pytest.raises((RuntimeError, ValueError)) as found:
+        layer(x)
+    assert str(found.value) == str(theirs.value)
+
+
 def test_torchs_weight_norm_is_still_wrong_in_any_loop():
     """When this fails, torch is mended, and `weight_norm` may go."""
     ours, theirs, v, parameters = CASES["weight"]
@@ -134,7 +170,7 @@ def test_the_report_in_the_docs_shows_the_fault(root, capsys):
     """The twelve lines of pure torch that docs/meta_learning.md gives to torch's developers."""
     page = (root / "docs" / "meta_learning.md").read_text()
     code = page.partition("<!-- report -->\n```python\n")[2].partition("```")[0]
-    assert 8 <= len(code.strip().splitlines()) <= 12
+    assert 8 <= len([line for line in code.splitlines() if line]) <= 12
     assert "arelu_meta" not in code
     exec(compile(code, "report", "exec"), {})  # noqa: S102  (our own page)
     looped, vectorised = (float(word) for word in capsys.readouterr().out.split())

@@ -4,17 +4,23 @@ learn2learn's own tests of its MAML are here as facts: shared modules, unused pa
 """
 
 import copy
+import warnings
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.utils import prune
 
 from arelu_meta import learners
+from arelu_meta.data.episodes import Episode
+from arelu_meta.errors import InputError
+from arelu_meta.learners.engines.func_engine import FuncEngine
 from arelu_meta.learners.functional_network import FunctionalNetwork
-from tests.learners.small_problems import WAYS, distance, episodes, gradients
+from tests.learners.small_problems import WAYS, central_differences, distance, episodes, gradients
 
 ENGINES = learners.ALL_ENGINES
 RATE, STEPS = 0.3, 2
@@ -93,12 +99,7 @@ class Spectral(nn.Module):
 
 
 NETWORKS = [TwoNames, Tied, Unused, Remembering, Spectral]
-SUPPORTED = [
-    (kind, engine)
-    for kind in NETWORKS
-    for engine in ENGINES
-    if not (kind is Spectral and engine != "func")  # the libraries do not know parametrised modules
-]
+SUPPORTED = [(kind, engine) for kind in NETWORKS for engine in ENGINES]
 
 
 def made(kind: type[nn.Module]) -> nn.Module:
@@ -248,3 +249,137 @@ def test_buffers_of_a_network_reach_its_forward_pass():
     frozen = FunctionalNetwork(nn.Sequential(network))
     assert torch.allclose(frozen({}, torch.tensor([[1.0, 2], [3, 6]]).double()).mean(0), torch.zeros(2).double())
     assert network.running_mean.tolist() == [5, 5]
+
+
+class Reading(nn.Module):
+    """Reads what it has written on itself: an attribute, a list, a tensor, and the mode of a child."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.norm = nn.Linear(16, WAYS), nn.BatchNorm1d(WAYS)
+        self.mean: Tensor | None = None
+        self.seen, self.total = [1.0], torch.zeros(WAYS, dtype=torch.float64)
+
+    def forward(self, x: Tensor) -> Tensor:
+        hidden = self.layer(x.flatten(1))
+        if self.mean is None:
+            self.mean = hidden.detach().mean(0)
+        self.seen.append(2.0)
+        self.total += 1
+        self.norm.eval()
+        self.layer.note = hidden
+        return hidden * (1 + self.mean) * sum(self.seen) * self.total
+
+
+@pytest.mark.filterwarnings("ignore::arelu_meta.learners.engines.func_engine.OneByOne")
+@pytest.mark.parametrize("engine", ENGINES)
+def test_what_a_pass_writes_is_not_read_by_the_next(engine):
+    """sum(seen) = 1 + 2 and total = 1 in every pass, so logits = 3 h (1 + mean of h)."""
+    network, batch = made(Reading), episodes()
+    learner = learners.build("maml", network, engine=engine, inner_lr=0.01, inner_steps=STEPS)
+    with left_alone(network):
+        found = learner.query_logits(batch)
+    assert network.seen == [1.0]
+    assert network.total.tolist() == [0.0] * WAYS
+    assert network.norm.training
+    for number, episode in enumerate(batch):
+        point = [parameter.detach().clone().requires_grad_() for parameter in network.layer.parameters()]
+        for _ in range(STEPS):
+            hidden = F.linear(episode.support_x.flatten(1), *point)
+            loss = F.cross_entropy(3 * hidden * (1 + hidden.detach().mean(0)), episode.support_y)
+            steps = torch.autograd.grad(loss, point)
+            point = [(p - 0.01 * g).detach().requires_grad_() for p, g in zip(point, steps, strict=True)]
+        hidden = F.linear(episode.query_x.flatten(1), *point)
+        assert torch.allclose(found[number], 3 * hidden * (1 + hidden.mean(0)))
+
+
+def hooked(kind: str) -> nn.Module:
+    torch.manual_seed(0)
+    network = nn.Sequential(nn.Flatten(), nn.Linear(16, 6), nn.Tanh(), nn.Linear(6, WAYS)).double()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch prefers parametrisations
+        if kind == "weight norm":
+            nn.utils.weight_norm(network[1])
+        elif kind == "spectral norm":
+            nn.utils.spectral_norm(network[1])
+        elif kind == "pruning":
+            prune.random_unstructured(network[1], "weight", 0.5)
+        elif kind == "doubled":
+            network[1].register_forward_hook(lambda _module, _inputs, output: 2 * output)
+        elif kind == "backward":
+            network[1].register_full_backward_hook(lambda *_: None)
+    return network
+
+
+@pytest.mark.filterwarnings("ignore::arelu_meta.learners.engines.func_engine.OneByOne", "ignore:Full backward hook")
+@pytest.mark.parametrize("kind", ["weight norm", "spectral norm", "pruning", "doubled", "backward"])
+@pytest.mark.parametrize("engine", ["func", "learn2learn"])
+def test_hooks_are_called_and_leave_no_trace(kind, engine):
+    """A network with hooks is not known, so that it is checked, watched, and computed as plain autograd does."""
+    network, batch = hooked(kind), episodes()
+    learner = learners.build("maml", network, engine=engine, inner_lr=RATE, inner_steps=1)
+    learner.meta_step(batch, progress=0.0)
+    found = gradients(network)
+    copy.deepcopy(network[3])
+    assert not any(torch._C._functorch.is_batchedtensor(v) for v in vars(network[1]).values() if torch.is_tensor(v))
+    slopes = {}
+    for name, parameter in network.named_parameters():
+        slopes[name] = central_differences(lambda: learner.query_loss(batch, 0.0)[0].mean().item(), parameter, most=3)
+    for name, expected in slopes.items():
+        if kind != "spectral norm":  # whose power iteration is constant to the gradient, not to differences
+            assert torch.allclose(found[name].view(-1)[:3], expected[:3], rtol=1e-5, atol=1e-8), name
+
+
+@pytest.mark.parametrize("kind", ["weight norm", "doubled"])
+def test_higher_refuses_hooks_by_name(kind):
+    learner = learners.build("maml", hooked(kind), engine="higher", inner_lr=RATE, inner_steps=1)
+    with pytest.raises(InputError, match="engine 'higher' calls no hooks, and 1 has some; use `engine='func'`"):
+        learner.meta_step(episodes(), progress=0.0)
+
+
+@pytest.mark.parametrize("vectorise", [True, False])
+def test_hooks_on_parameters_see_the_outer_gradient_alone(vectorise):
+    plain, halved = made(TwoNames), made(TwoNames)
+    halved.first.weight.register_hook(lambda gradient: gradient / 2)
+    found = []
+    for network in (plain, halved):
+        learner = learners.build("maml", network, inner_lr=RATE, inner_steps=STEPS)
+        learner.engine = FuncEngine(vectorise=vectorise)
+        learner.meta_step(episodes(), progress=0.0)
+        found.append(gradients(network))
+    assert torch.allclose(found[1]["first.weight"], found[0]["first.weight"] / 2)
+    assert torch.allclose(found[1]["last.weight"], found[0]["last.weight"])
+
+
+def test_threads_that_share_a_network_get_their_own_answers():
+    """As a server's do; without a lock one thread's parameters answer for another's, or stay in the network."""
+    torch.manual_seed(0)
+    network = nn.Sequential(
+        nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.Tanh(), nn.Flatten(), nn.Linear(16, WAYS)
+    ).double()
+    learner = learners.build("maml", network.eval(), inner_lr=RATE, inner_steps=STEPS)
+    batches = [episodes(1, seed=seed) for seed in range(2)]
+
+    def answer(batch: Episode) -> Tensor:
+        return learner.adapt(batch.support_x[0], batch.support_y[0]).logits(batch.query_x[0])
+
+    expected = [answer(batch) for batch in batches]
+    with left_alone(network), ThreadPoolExecutor(2) as pool:
+        found = list(pool.map(answer, batches * 20))
+    assert all(torch.equal(one, expected[number % 2]) for number, one in enumerate(found))
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_network_that_gives_no_tensor_is_refused_in_one_line(engine):
+    class Pair(Unused):
+        def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+            return super().forward(x), x
+
+    learner = learners.build("maml", made(Pair), engine=engine, inner_lr=RATE, inner_steps=STEPS)
+    with pytest.raises(InputError, match="Pair gives a tuple, and learners take logits; wrap it"):
+        learner.meta_step(episodes(), progress=0.0)
+
+
+def test_wrappers_are_refused():
+    with pytest.raises(InputError, match="DataParallel cannot be called with other parameters than its own; give the"):
+        learners.build("maml", nn.DataParallel(made(Unused)), inner_lr=RATE, inner_steps=STEPS)

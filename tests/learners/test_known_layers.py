@@ -96,10 +96,10 @@ def test_the_remedy_helps(name: str):
 def test_known_layers_are_those_that_are_exact():
     """Losses and what turns into another class with its first input need not be known."""
     known = {kind.__name__ for kind in EXACT}
-    assert known <= VECTORISED
-    assert {name for name in VECTORISED - known if not name.startswith("Lazy") and "Loss" not in name} == {
-        "DataParallel"
-    }
+    assert known - {"NonDynamicallyQuantizableLinear"} <= VECTORISED
+    # Two options of an embedding are wrong under vmap, so that each is checked.
+    others = {name for name in VECTORISED - known if not name.startswith("Lazy") and "Loss" not in name}
+    assert others == {"DataParallel", "Embedding"}
     assert EXACT_BY_KERNELS <= EXACT
 
 
@@ -115,7 +115,7 @@ def test_the_table_in_the_docs_names_each_module_once(root: Path):
     page = (root / "docs" / "meta_learning.md").read_text()
     rows = [line.split("|") for line in page.splitlines() if line.startswith("| `torch.nn`: ")]
     table = {title.strip().removeprefix("`torch.nn`: "): set(cell.split()) for _, title, cell, _ in rows}
-    by_kernels = {kind.__name__ for kind in EXACT_BY_KERNELS}
+    by_kernels = {kind.__name__ for kind in EXACT_BY_KERNELS} & set(CASES)
     lazy = {name for name in VECTORISED if name.startswith("Lazy")}
     assert table == {
         "vectorised, torch's operations": VECTORISED - by_kernels - lazy,

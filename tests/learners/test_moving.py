@@ -38,6 +38,68 @@ class Functional(nn.Module):
         return nn.functional.linear(self.head(x.flatten(1)), directions) * self.temperature
 
 
+class Bare(nn.Module):
+    """Parameters on the network itself, used as the expression says; `first` and `second` are matrices."""
+
+    def __init__(self, expression: str) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.expression = expression
+        self.first, self.second = nn.Parameter(torch.randn(16, 6)), nn.Parameter(torch.randn(6, WAYS))
+        self.third = nn.Parameter(torch.randn(6, WAYS))
+        self.shift, self.scale = nn.Parameter(torch.randn(1, WAYS)), nn.Parameter(torch.ones(1, 1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        hidden = torch.tanh(x.flatten(1) @ self.first)
+        return eval(self.expression, {"torch": torch}, {"self": self, "h": hidden})  # noqa: S307
+
+
+@pytest.mark.parametrize(
+    ("expression", "head"),
+    [
+        ("h @ self.second", {"second"}),
+        ("(h @ self.second) * self.scale", {"second", "scale"}),
+        ("h @ self.second + self.shift", {"second", "shift"}),
+        ("h @ self.second + 0.3 * (h @ self.third)", {"second", "third"}),
+        ("torch.einsum('nd,dw->nw', h, self.second)", {"second"}),
+        ("-torch.cdist(h, self.second.T)", {"second"}),
+        ("torch.log_softmax(h @ torch.tanh(self.second), 1)", {"second"}),
+    ],
+)
+def test_heads_that_are_no_layers(expression, head):
+    assert head_parameters(Bare(expression), torch.randn(3, 1, 4, 4)) == head
+
+
+def test_heads_that_cannot_be_found_are_asked_for():
+    class Detached(HeadFirst):
+        def forward(self, x: Tensor) -> Tensor:
+            return self.out(torch.tanh(self.body(x.flatten(1))).detach())
+
+    with pytest.raises(InputError, match="no last layer was found between the images and the output of Detached"):
+        head_parameters(Detached(), torch.randn(2, 1, 4, 4))
+    with pytest.raises(InputError, match=r"the head of HeadFirst cannot be found by inputs of torch.int64; name it by"):
+        head_parameters(HeadFirst(), torch.zeros(2, 1, 4, 4, dtype=torch.long))
+    assert parameters_of(Bare("h"), "second") == {"second"}
+
+
+@pytest.mark.parametrize("moving", ["typo", "Head", "out"])
+def test_a_word_that_is_no_part_is_a_name(moving):
+    with pytest.raises(InputError, match=f"unknown parameter in `moving`: '{moving}'"):
+        learners.build("maml", HeadFirst(), moving=moving, inner_lr=0.3, inner_steps=1)
+    made = learners.build("maml", HeadFirst(), moving="out.*", inner_lr=0.3, inner_steps=1)
+    assert made.rule.moving == {"out.weight", "out.bias"}
+
+
+def test_nothing_to_adapt_is_refused():
+    network = HeadFirst()
+    with pytest.raises(InputError, match="no parameter adapts"):
+        learners.build("maml", network, moving=frozenset(), inner_lr=0.3, inner_steps=1)
+    network.out.requires_grad_(False)
+    learner = learners.build("anil", network, inner_lr=0.3, inner_steps=1)
+    with pytest.raises(InputError, match=r"no parameter adapts: all that could are frozen"):
+        learner.prepare(episodes(dtype=torch.float32))
+
+
 @pytest.mark.parametrize(
     ("network", "size", "head"),
     [
@@ -116,7 +178,7 @@ def test_parts():
     assert all_but(network, parameters_of(network, "out")) == {"body.weight", "body.bias"}
     with pytest.raises(InputError, match="HeadFirst is nothing but a head"):
         all_but(network, frozenset(name for name, _ in network.named_parameters()))
-    with pytest.raises(InputError, match="no layer with weights makes the output of Flatten"):
+    with pytest.raises(InputError, match="no last layer was found between the images and the output of Flatten"):
         head_parameters(nn.Flatten(), torch.zeros(2, 3, requires_grad=True))
 
 

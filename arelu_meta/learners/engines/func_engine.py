@@ -30,10 +30,11 @@ class FuncEngine:
             with torch's own; None: at once, where the meta-gradient is right. Networks of known layers are; for others
             both ways are compared once, on small episodes in float64 (`self_check`), and `OneByOne` is warned of where
             they differ.
+        same_draws: whether random numbers are the same in every episode, so that both ways can be compared.
     """
 
-    def __init__(self, vectorise: bool | None = None) -> None:
-        self.vectorise = vectorise
+    def __init__(self, vectorise: bool | None = None, *, same_draws: bool = False) -> None:
+        self.vectorise, self.same_draws = vectorise, same_draws
         self._checked: dict[Hashable, str] = {}
 
     @property
@@ -51,14 +52,14 @@ class FuncEngine:
         function, vectorise = FunctionalNetwork(network), self.prepare(network, rule, episodes)
 
         def one_episode(parameters: Parameters, support_x: Tensor, support_y: Tensor, query_x: Tensor) -> Tensor:
-            with _operations(vectorise, support_x):
+            with self._operations(vectorise, support_x):
                 path = _path(function, rule, parameters, support_x, support_y, vectorise)
                 forwards = [partial(function, point) for point in (path if every_step else path[-1:])]
                 return torch.stack([query_pass(forward, network, support_x, query_x) for forward in forwards])
 
         inputs = episodes.tensors()[:3]
         if vectorise:
-            return _vectorised(one_episode, function.parameters, *inputs)
+            return self._vectorised(one_episode, function.parameters, *inputs)
         return torch.stack([one_episode(function.parameters, *episode) for episode in zip(*inputs, strict=True)])
 
     def adapted_parameters(self, network: nn.Module, rule: InnerRule, episodes: Episode) -> Parameters:
@@ -66,12 +67,12 @@ class FuncEngine:
         function, vectorise = FunctionalNetwork(network), self.prepare(network, rule, episodes)
 
         def one_episode(parameters: Parameters, support_x: Tensor, support_y: Tensor) -> Parameters:
-            with _operations(vectorise, support_x):
+            with self._operations(vectorise, support_x):
                 return _path(function, rule, parameters, support_x, support_y, vectorise)[-1]
 
         inputs = episodes.tensors()[:2]
         if vectorise:
-            return _vectorised(one_episode, function.parameters, *inputs)
+            return self._vectorised(one_episode, function.parameters, *inputs)
         adapted = [one_episode(function.parameters, *episode) for episode in zip(*inputs, strict=True)]
         return {name: torch.stack([one[name] for one in adapted]) for name in function.parameters}
 
@@ -89,18 +90,24 @@ class FuncEngine:
         shapes = tuple(parameter.shape for parameter in network.parameters())
         key = (layers, shapes, episodes.support_x.shape[2:], rule.first_order, rule.moving, rule.loss)
         if key not in self._checked:
-            ways = {"doubted": FuncEngine(vectorise=True).logits, "trusted": FuncEngine(vectorise=False).logits}
-            reason = self._checked[key] = difference(network, rule, episodes, **ways)
+            doubted, trusted = (FuncEngine(vectorise=way, same_draws=True).logits for way in (True, False))
+            reason = self._checked[key] = difference(network, rule, episodes, doubted=doubted, trusted=trusted)
             if reason:
                 name = type(network).__name__
                 line = f"{name}: episodes are computed one after another, as `vmap` {reason}"
                 warnings.warn(line, OneByOne, stacklevel=2)
         return not self._checked[key]
 
+    def _operations(self, vectorise: bool, support_x: Tensor) -> contextlib.AbstractContextManager[object]:
+        """A CPU has operations of its own for many episodes at once; they reuse what they compute from the support."""
+        if self.same_draws:
+            torch.manual_seed(0)
+        return EpisodeOperations(support_x) if vectorise and support_x.device.type == "cpu" else ExactOperations()
 
-def _operations(vectorise: bool, support_x: Tensor) -> contextlib.AbstractContextManager[object]:
-    """A CPU has operations of its own for many episodes at once; they reuse what they compute from the support."""
-    return EpisodeOperations(support_x) if vectorise and support_x.device.type == "cpu" else ExactOperations()
+    def _vectorised(self, function: Callable[..., Any], parameters: Parameters, *inputs: Tensor) -> Any:
+        """Run a function of one episode on all of them; random slopes (RReLU) differ between them, as in a loop."""
+        in_dims, randomness = (None, *(0 for _ in inputs)), "same" if self.same_draws else "different"
+        return torch.vmap(function, in_dims=in_dims, randomness=randomness)(parameters, *inputs)
 
 
 def _path(
@@ -116,9 +123,3 @@ def _path(
     return adapt(
         lambda point: rule.loss(function(point, support_x), support_y), parameters, rule, gradients_of=gradients_of
     )
-
-
-def _vectorised(function: Callable[..., Any], parameters: Parameters, *inputs: Tensor) -> Any:
-    """Run a function of one episode on all of them; random slopes (RReLU) differ between them, as in a loop."""
-    in_dims = (None, *(0 for _ in inputs))
-    return torch.vmap(function, in_dims=in_dims, randomness="different")(parameters, *inputs)

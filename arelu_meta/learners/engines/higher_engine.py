@@ -10,7 +10,8 @@ from torch import Tensor, nn
 
 from arelu_meta.data.episodes import Episode
 from arelu_meta.errors import InputError
-from arelu_meta.learners.functional_network import Parameters, lent
+from arelu_meta.kernels.module_internals import has_call_hooks
+from arelu_meta.learners.functional_network import Parameters, as_logits, lent, modules_to_watch, unchanged
 from arelu_meta.learners.inner_loop import InnerRule, clipped, query_pass
 
 
@@ -21,7 +22,12 @@ class HigherEngine:
     note = ""
 
     def prepare(self, network: nn.Module, rule: InnerRule, episodes: Episode) -> None:
-        """There is nothing to find out before the first step."""
+        """Refuse what higher's copies leave out."""
+        del rule, episodes
+        hooked = [name for name, module in network.named_modules() if has_call_hooks(module)]
+        if hooked:
+            name = hooked[0] or type(network).__name__
+            raise InputError(f"engine 'higher' calls no hooks, and {name} has some; use `engine='func'`")
 
     def logits(self, network: nn.Module, rule: InnerRule, episodes: Episode, *, every_step: bool = False) -> Tensor:
         """Give query logits (episodes, points, queries, ways)."""
@@ -70,7 +76,8 @@ def _path(network: nn.Module, rule: InnerRule, episode: Episode, every_step: boo
 def _forward(network: nn.Module, functional: Any, x: Tensor, **parameters: Any) -> Tensor:
     """Run higher's copy with the network's own buffers, not with what an earlier pass wrote into its copies."""
     higher.patch.buffer_sync(network, functional)
-    return functional(x, **parameters)
+    with unchanged(functional.modules() if modules_to_watch(network) else ()):
+        return as_logits(functional(x, **parameters), network)
 
 
 def _inner_gradients(moves: list[bool], rule: InnerRule, gradients: list[Any]) -> list[Any]:

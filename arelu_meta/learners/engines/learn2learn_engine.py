@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from arelu_meta.data.episodes import Episode
 from arelu_meta.errors import InputError
-from arelu_meta.learners.functional_network import Parameters, lent
+from arelu_meta.learners.functional_network import Parameters, as_logits, lent, modules_to_watch, unchanged
 from arelu_meta.learners.inner_loop import InnerRule, query_pass
 
 try:
@@ -70,8 +70,8 @@ def _forward(network: nn.Module, clone: MAML, x: Tensor) -> Tensor:
     for name, buffer in network.named_buffers():
         path, _, leaf = name.rpartition(".")
         setattr(clone.module.get_submodule(path), leaf, buffer.clone())
-    output: Tensor = clone(x)
-    return output
+    with unchanged(modules_to_watch(clone.module)):
+        return as_logits(clone(x), network)
 
 
 def _wrapper(network: nn.Module, rule: InnerRule) -> MAML:

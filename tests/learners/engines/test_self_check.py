@@ -1,6 +1,7 @@
 """The check finds what is wrong under vmap, whatever makes it so, and leaves everything as it was."""
 
 import copy
+import warnings
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from arelu_meta import learners
+from arelu_meta.data.episodes import Episode
 from arelu_meta.learners.engines.func_engine import FuncEngine, OneByOne
 from arelu_meta.learners.engines.self_check import difference
 from arelu_meta.learners.inner_loop import InnerRule
@@ -71,6 +73,22 @@ class Noisy(Middle):
         return F.dropout(x.tanh(), 0.5, self.training) * self.scale
 
 
+class TrainOnly(Middle):
+    """Random, and wrong under vmap, in training mode alone."""
+
+    def operation(self, x: Tensor) -> Tensor:
+        if not self.training:
+            return x.tanh() * self.scale
+        return F.dropout(torch.native_layer_norm(x, [6], self.scale, None, 1e-5)[0], 0.3).tanh()
+
+
+class SelectScatter(Middle):
+    """torch's is wrong under vmap in first order already."""
+
+    def operation(self, x: Tensor) -> Tensor:
+        return torch.select_scatter(x.tanh(), x[:, 0] * self.scale[0], 1, 2)
+
+
 class Uncopied(Middle):
     def __deepcopy__(self, memo: Any) -> "Uncopied":
         raise TypeError("there is only one of me")
@@ -78,6 +96,7 @@ class Uncopied(Middle):
 
 FAULTS = {
     NativeLayerNorm: r"gives another meta-gradient: that of \S+ is off by ",
+    SelectScatter: r"gives another meta-gradient: that of \S+ is off by ",
     Branch: "fails: vmap: It looks like",
     Cube: "fails: In order to use an autograd.Function with functorch transforms",
     Uncopied: "cannot be checked: there is only one of me",
@@ -111,6 +130,29 @@ def test_what_is_wrong_is_said_once_and_computed_right(kind):
     learner.meta_step(episodes(seed=1), progress=0.0)  # a second warning would be an error
 
 
+def test_what_is_wrong_in_training_mode_alone_is_found_beside_dropout():
+    learner = learners.build("maml", TrainOnly().double(), inner_lr=0.3, inner_steps=1)
+    with pytest.warns(OneByOne, match="TrainOnly: .* gives another meta-gradient"):
+        learner.meta_step(episodes(), progress=0.0)
+
+
+@pytest.mark.parametrize("options", [{"padding_idx": 0}, {"scale_grad_by_freq": True}], ids=str)
+def test_options_of_an_embedding_that_are_wrong_under_vmap(options):
+    torch.manual_seed(0)
+    network = nn.Sequential(nn.Embedding(4, 5, **options), nn.Flatten(), nn.Tanh(), nn.Linear(80, WAYS)).double()
+    tokens = torch.randint(0, 4, (2, 6, 16), generator=torch.Generator().manual_seed(1))
+    batch = Episode(tokens, episodes().support_y, tokens.flip(1), episodes().query_y)
+    found = {}
+    for name, engine in (("func", FuncEngine()), ("looped", FuncEngine(vectorise=False))):
+        learner = learners.build("maml", network, inner_lr=0.3, inner_steps=2)
+        learner.engine = engine
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", OneByOne)
+            learner.meta_step(batch, progress=0.0)
+        found[name] = gradients(network)
+    assert distance(found["func"], found["looped"]) < 1e-12
+
+
 @pytest.mark.parametrize("kind", [Middle, Noisy])
 def test_what_is_right_is_vectorised_without_a_word(kind):
     engine = FuncEngine()
@@ -135,8 +177,8 @@ def test_vectorised_without_the_check_it_would_have_been_wrong():
 def test_the_check_leaves_no_trace(dtype):
     network, batch = Noisy().to(dtype), episodes(dtype=dtype)
     before, random = copy.deepcopy(network.state_dict()), torch.get_rng_state()
-    ways = {"doubted": FuncEngine(vectorise=True).logits, "trusted": FuncEngine(vectorise=False).logits}
-    assert difference(network, InnerRule(lr=1e-9, steps=5), batch, **ways) == ""
+    doubted, trusted = (FuncEngine(vectorise=way, same_draws=True).logits for way in (True, False))
+    assert difference(network, InnerRule(lr=1e-9, steps=5), batch, doubted=doubted, trusted=trusted) == ""
     assert torch.equal(torch.get_rng_state(), random)
     assert all(torch.equal(value, before[name]) for name, value in network.state_dict().items())
     assert network.training
@@ -144,11 +186,12 @@ def test_the_check_leaves_no_trace(dtype):
 
 
 def test_a_tiny_inner_rate_does_not_hide_the_fault():
-    ways = {"doubted": FuncEngine(vectorise=True).logits, "trusted": FuncEngine(vectorise=False).logits}
-    rule = InnerRule(lr=1e-9, steps=1)
-    assert difference(NativeLayerNorm(), rule, episodes(dtype=torch.float32), **ways).startswith("gives another")
-    first_order = InnerRule(lr=1e-9, steps=1, first_order=True)
-    assert difference(NativeLayerNorm(), first_order, episodes(dtype=torch.float32), **ways) == ""
+    doubted, trusted = (FuncEngine(vectorise=way, same_draws=True).logits for way in (True, False))
+    for first_order, expected in ((False, "gives another meta-gradient"), (True, "")):
+        rule = InnerRule(lr=1e-9, steps=1, first_order=first_order)
+        batch = episodes(dtype=torch.float32)
+        said = difference(NativeLayerNorm(), rule, batch, doubted=doubted, trusted=trusted)
+        assert said.partition(":")[0] == expected
 
 
 @pytest.mark.parametrize("method", ["meta_sgd", "mamlpp", "anil", "boil", "reptile"])
