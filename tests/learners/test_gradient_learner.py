@@ -257,6 +257,8 @@ def test_hooks_are_called_every_time():
     assert recordings(learner) == 1
     calls: list[int] = []
     handle = network.register_forward_hook(lambda *_: calls.append(1))
+    learner.prepare(batches_of(2)[0])  # a network with hooks is checked, on a copy that calls them too
+    calls.clear()
     learner.meta_step(batches_of(2)[0], progress=0.0)
     assert len(calls) == 2  # on the support, and on the queries
     handle.remove()
