@@ -12,6 +12,8 @@ from typing import Any, Generic, TypeVar
 
 from arelu_meta.errors import InputError, first_line, unknown
 
+EVERYWHERE = ("torch", "arelu_meta")  # packages that are there wherever a stored model is loaded
+
 
 @dataclass(frozen=True)
 class Entry:
@@ -23,6 +25,14 @@ class Entry:
     summary: str = ""
     origin: str = field(default="", kw_only=True)
     """the distribution and its version, where it is an entry point of another package"""
+
+    @property
+    def own_code(self) -> str:
+        """Place of an implementation that other machines need not have: neither ours nor torch's; else empty."""
+        if not isinstance(self.target, str):
+            name = getattr(self.target, "__qualname__", self.name)
+            return f"{getattr(self.target, '__module__', '?')}:{name}"
+        return "" if self.target.partition(":")[0].partition(".")[0] in EVERYWHERE and not self.origin else self.target
 
     def load(self) -> Callable[..., Any]:
         """Import the implementation."""
@@ -69,6 +79,10 @@ class Registry(Generic[EntryT]):
         for entry in entries:
             if entry.name in self._entries:
                 raise InputError(f"{self.kind} {entry.name!r} is registered already; choose another name")
+            target: Any = entry.target  # a decorator can be put before anything
+            if not isinstance(target, str) and not callable(target):
+                given = type(target).__name__
+                raise InputError(f"{self.kind} {entry.name!r} is a {given}; register a class or a function")
             self._entries[entry.name] = entry
 
     def remove(self, name: str) -> None:
@@ -142,6 +156,24 @@ PLUGGABLE: list[Registry[Any]] = []
 """All registries that take entry points of other packages, for the list of them."""
 
 
+def own_code(kind: str, name: str) -> str:
+    """Say where the code of a part is that other machines need not have; empty: it is ours or torch's.
+
+    Args:
+        kind: `activation`, `backbone`, `method` or `dataset`
+        name: its name or place; one that is not known here is someone's own
+
+    >>> from arelu_meta import backbones
+    >>> own_code("backbone", "conv4"), own_code("backbone", "mine:Net")
+    ('', 'mine:Net')
+    """
+    registry = next(registry for registry in PLUGGABLE if registry.kind == kind)
+    try:
+        return str(registry.find(name).own_code)
+    except InputError:
+        return name
+
+
 def unknown_part(kind: str, name: str, known: Iterable[str]) -> InputError:
     """Build the error for a name that stands for nothing, or for two things that packages brought."""
     for registry in PLUGGABLE:
@@ -181,7 +213,8 @@ def check_accepts(
     taken, any_name = parameters_of(target)
     missing = [name for name in given if name not in taken and not any_name]
     if missing:
-        raise InputError(f"{what} takes no `{missing[0]}`; it is called with {', '.join(f'{name}=' for name in given)}")
+        called = ", ".join(f"{name}=" for name in given)
+        raise InputError(f"{what} takes no argument {missing[0]!r}; it is called with {called}")
     for option in options:
         if option in given or (option not in taken and not any_name):
             raise unknown(f"option of {what}:", option, taken.keys() - set(given))
@@ -215,13 +248,13 @@ def load_attribute(target: str) -> Any:
         raise InputError(f"{target!r} is not of the form package.module:attribute")
     try:
         module = importlib.import_module(module_name)
-    except Exception as error:  # a module of anyone's may fail in any way when it is imported
+    except (Exception, SystemExit) as error:  # a module of anyone's may fail in any way when it is imported
         kind = "" if isinstance(error, ModuleNotFoundError) else f"{type(error).__name__}: "
         raise InputError(f"cannot import {module_name!r} for {target!r}: {kind}{first_line(error)}") from error
     owner: Any = module
     for name in attribute.split("."):
         if not hasattr(owner, name):
-            place = module_name if owner is module else owner.__name__
+            place = module_name if owner is module else getattr(owner, "__name__", type(owner).__name__)
             known = [each for each in dir(owner) if not each.startswith("__")]
             raise unknown(f"attribute of {place}", name, known)
         owner = getattr(owner, name)

@@ -6,6 +6,8 @@ import torch
 from torch import Tensor, nn
 
 from arelu_meta.activations import Factory
+from arelu_meta.data.episodes import Episode
+from arelu_meta.learners.prototypes import ProtoNet
 
 
 class Squareplus(nn.Module):
@@ -33,6 +35,33 @@ class OwnBackbone(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.head(self.features(x))
+
+
+def layers_of_torch(activation: Factory, channels: int, image_size: tuple[int, int], classes: int) -> nn.Sequential:
+    """A network without a class of its own: nothing in it shows who built it."""
+    pixels = channels * image_size[0] * image_size[1]
+    return nn.Sequential(nn.Flatten(), nn.Linear(pixels, 6), activation(), nn.Linear(6, classes))
+
+
+def leaky() -> nn.Module:
+    """An activation likewise."""
+    return nn.LeakyReLU(0.3)
+
+
+class ScaledProtoNet(ProtoNet):
+    """Prototypes with a learned scale of the logits, beside the network in the state."""
+
+    def __init__(self, network: nn.Module, **options: Any) -> None:
+        super().__init__(network, **options)
+        self.scale = nn.Parameter(torch.tensor(3.0))
+
+    def state(self) -> nn.Module:
+        module = nn.Module()
+        module.network, module.scale = self.network, self.scale
+        return module
+
+    def query_logits(self, episodes: Episode) -> Tensor:
+        return self.scale * super().query_logits(episodes)
 
 
 class Branching(OwnBackbone):

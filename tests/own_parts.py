@@ -46,6 +46,16 @@ def wrong_logits(activation: Factory, channels: int, image_size: tuple[int, int]
     return TinyNet(activation, channels, image_size, classes + 1)
 
 
+def wrong_size(activation: Factory, channels: int, image_size: tuple[int, int], classes: int) -> nn.Module:
+    """A network for images of another size."""
+    return TinyNet(activation, channels, (image_size[0] + 1, image_size[1]), classes)
+
+
+def no_key(activation: Factory, channels: int, image_size: tuple[int, int], classes: int) -> nn.Module:
+    """A function with a mistake in it."""
+    return TinyNet(activation, channels, image_size, classes, {"depth": 1}["width"])
+
+
 def without_activation(channels: int, image_size: tuple[int, int], classes: int) -> nn.Module:
     """A network that would be the same in every arm."""
     return TinyNet(nn.ReLU, channels, image_size, classes)
@@ -69,6 +79,11 @@ slow_maml.engines = ("func", "higher")
 def not_a_learner(network: nn.Module, **_options) -> nn.Module:
     """What a mistaken name leads to."""
     return network
+
+
+def leaves() -> None:
+    """A data set that ends the program."""
+    raise SystemExit(0)
 
 
 def stripes(side: int = 8) -> tuple[Tensor, Tensor]:

@@ -58,6 +58,7 @@ def test_entries_are_frozen(shapes: Registry[Entry]):
     [
         ("math", "'math' is not of the form package.module:attribute"),
         ("no_such_module:thing", "cannot import 'no_such_module' for 'no_such_module:thing'"),
+        ("math:pi.nope", "unknown attribute of float 'nope'"),
         ("math:squirt", "unknown attribute of math 'squirt'; did you mean 'sqrt'"),
     ],
 )
@@ -78,6 +79,18 @@ def test_a_module_that_fails_when_it_is_imported_is_one_line(tmp_path: Path, mon
     with pytest.raises(InputError) as raised:
         load_attribute("failing_module:Thing")
     assert str(raised.value) == "cannot import 'failing_module' for 'failing_module:Thing': RuntimeError: no licence"
+
+
+def test_a_module_that_ends_the_program_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    (tmp_path / "ending_module.py").write_text("import sys\nsys.exit(0)")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(InputError, match="cannot import 'ending_module' for 'ending_module:Thing': SystemExit: 0"):
+        load_attribute("ending_module:Thing")
+
+
+def test_what_is_no_implementation_is_not_registered(shapes: Registry[Entry]):
+    with pytest.raises(InputError, match="shape 'zz' is a int; register a class or a function"):
+        shapes.add(Entry("zz", 5))
 
 
 def test_what_is_given_by_place_or_itself_has_an_entry():
@@ -103,7 +116,7 @@ def test_options_are_those_of_the_signature():
     for function in (takes, takes_all):
         with pytest.raises(InputError, match="unknown option of it: 'size'"):
             check_accepts("it", function, ["size"], given=["size"])
-    with pytest.raises(InputError, match="it takes no `colour`; it is called with size=, colour="):
+    with pytest.raises(InputError, match="it takes no argument 'colour'; it is called with size=, colour="):
         check_accepts("it", takes, [], given=["size", "colour"])
 
 

@@ -173,9 +173,9 @@ def build(activation: Activation, **options: Any) -> "nn.Module":
     name, target = _resolve(activation, options)
     try:
         module = target(**options)
-    except (TypeError, ValueError, AttributeError) as error:
-        if isinstance(error, InputError):
-            raise
+    except InputError:
+        raise
+    except Exception as error:  # code of anyone's may raise anything
         given = ", ".join(f"{option}={value!r}" for option, value in options.items())
         raise InputError(f"activation {name!r} cannot be made with {given or 'no options'}: {error}") from error
     if not isinstance(module, nn.Module):

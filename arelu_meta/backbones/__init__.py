@@ -203,18 +203,18 @@ def build(
 
     check_options(backbone, options)
     entry = _REGISTRY.find(backbone)
-    target = entry.load()
-    taken, _ = parameters_of(target)
+    taken, _ = parameters_of(target := entry.load())
     for option, value in options.items():  # some of it would only fail when the first image comes
         if option in taken and taken[option].annotation is int and (type(value) is not int or value < 1):
             raise InputError(f"backbone {entry.name!r} takes a whole number above 0 for {option}, not {value!r}")
     try:
         built = target(activation=activation, channels=channels, image_size=image_size, classes=classes, **options)
-    except (TypeError, ValueError, AttributeError) as error:
-        if isinstance(error, InputError):
-            raise
+    except InputError:
+        raise
+    except Exception as error:  # code of anyone's may raise anything
         given = ", ".join(f"{option}={value!r}" for option, value in options.items()) or "no options"
-        raise InputError(f"backbone {entry.name!r} cannot be built with {given}: {first_line(error)}") from error
+        kind = "" if isinstance(error, TypeError | ValueError) else f"{type(error).__name__}: "
+        raise InputError(f"backbone {entry.name!r} cannot be built with {given}: {kind}{first_line(error)}") from error
     if not isinstance(built, nn.Module):
         raise InputError(f"backbone {entry.name!r} gives a {type(built).__name__}, not a torch.nn.Module")
     return built

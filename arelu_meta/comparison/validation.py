@@ -8,18 +8,18 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from arelu_meta import activations, backbones, data, kinds, learners
+from arelu_meta import activations, backbones, data, kinds
 from arelu_meta.comparison.cells import Cell
 from arelu_meta.errors import InputError, first_line
 from arelu_meta.kinds.finetune.spec import OWN
 from arelu_meta.kinds.sections import Spec
-from arelu_meta.registry import load_attribute
+from arelu_meta.registry import load_attribute, own_code
 
 if TYPE_CHECKING:
     from arelu_meta.data.imageset import ImageSet
 
 T = TypeVar("T")
-_PARTS: Mapping[str, Any] = {"backbone": backbones, "activation": activations, "method": learners}
+_PARTS = ("backbone", "activation", "method")  # ours are known to be built without memory too
 # Settings that decide whether a network can be built; cells that differ in others alone need no look of their own.
 _DECIDING = {
     *("dataset", "dataset_options", "source", "target", "channels", "image_size", "resize"),
@@ -47,7 +47,7 @@ def check_cells(cells: Sequence[Cell], *, root: str = "") -> None:
     def attempt(cell: Cell, call: Callable[..., T], *arguments: Any) -> T | None:
         try:
             return call(*arguments)
-        except Exception as error:  # code of anyone's is imported and called
+        except (Exception, SystemExit) as error:  # code of anyone's is imported and called
             kind = "" if isinstance(error, InputError) else f"{type(error).__name__}: "
             problems.setdefault(f"{kind}{first_line(error)}", cell.label.rpartition(" seed ")[0])
             return None
@@ -74,19 +74,13 @@ def _check(spec: Spec, examples: "Sequence[ImageSet | None]") -> None:
         activations.factory(settings["activation"], **settings["activation_options"])
     if "backbone" in settings:
         backbones.check_options(settings["backbone"], settings.get("backbone_options", {}))
-    ours = "model" not in settings and all(_is_ours(part, settings[part]) for part in _PARTS if part in settings)
+    ours = "model" not in settings and not any(own_code(part, settings[part]) for part in _PARTS if part in settings)
     for images in (images for images in examples if images is not None):
         if hasattr(spec, "fit"):
             shape = {name: settings[name] for name in ("channels", "image_size", "resize")}
             images = fit_images(images, **shape)
         with torch.device("meta" if ours else "cpu"):
             load_attribute(kinds.entry(spec.kind).check)(spec, images)
-
-
-def _is_ours(part: str, name: str) -> bool:
-    """Whether a name is one of the package's own, whose networks are known to be built without memory too."""
-    entries = {entry.name: entry for entry in _PARTS[part].entries()}
-    return name in entries and isinstance(entries[name].target, str) and not entries[name].origin
 
 
 def _example(name: str, options: Mapping[str, Any], root: str) -> "ImageSet | None":

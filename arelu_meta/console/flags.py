@@ -7,7 +7,7 @@ import argparse
 import math
 import re
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Self, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
@@ -132,7 +132,7 @@ def validated(model: type[ModelT], values: Mapping[str, Any], where: str) -> Mod
         InputError: a value is wrong; the message says where, which key, which value and what is wrong.
     """
     try:
-        return model.model_validate(values)
+        return model.__pydantic_validator__.validate_python(values)  # as pydantic, to say where they come from
     except ValidationError as error:
         raise InputError(_one_line(model, error.errors()[0], where)) from None
 
@@ -156,8 +156,39 @@ class CheckedType(ModelMetaclass):
             raise InputError(_one_line(model, error.errors()[0], model.__name__, python=True)) from None
 
 
+class CheckedModel(BaseModel, metaclass=CheckedType):
+    """A model that raises `InputError` for wrong values whichever way it is made; copies are checked too."""
+
+    @classmethod
+    def model_validate(cls, obj: Any, **options: Any) -> Self:
+        """Make a model of plain values; options as pydantic has them."""
+        try:
+            return super().model_validate(obj, **options)
+        except ValidationError as error:
+            raise InputError(_one_line(cls, error.errors()[0], cls.__name__, python=True)) from None
+
+    @classmethod
+    def model_validate_json(cls, json_data: str | bytes | bytearray, **options: Any) -> Self:
+        """Make a model of JSON; options as pydantic has them."""
+        try:
+            return super().model_validate_json(json_data, **options)
+        except ValidationError as error:
+            raise InputError(_one_line(cls, error.errors()[0], cls.__name__, python=True)) from None
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """Copy it with other values, which have to go with those that stay."""
+        if update:
+            checked = type(self).model_validate({**dict(self), **update})
+            update = {name: getattr(checked, name) for name in update}
+        return super().model_copy(update=update, deep=deep)
+
+
 def _one_line(model: type[BaseModel], problem: ErrorDetails, where: str, *, python: bool = False) -> str:
     path = [part for part in problem["loc"] if isinstance(part, str)]  # without positions in a list
+    message = problem["msg"].replace("Input should be", "must be").replace("greater than or equal to", "at least")
+    option = next((number for number, part in enumerate(path) if part.endswith("_options")), len(path)) + 1
+    if len(path) > option + 1:  # pydantic goes on with a type that an option may have
+        path, message = path[: option + 1], "must be a number, text, true or false"
     sections, key = path[:-1], path[-1] if path else ""  # none: several settings do not go together
     place = where + (f" [{'.'.join(sections)}]" if sections else "")
     if problem["type"] == "extra_forbidden":
@@ -169,11 +200,10 @@ def _one_line(model: type[BaseModel], problem: ErrorDetails, where: str, *, pyth
     if problem["type"] == "missing":
         return f"{place}: {key} is missing"
     if problem["type"] == "value_error":
-        message = str(problem["ctx"]["error"])
+        reason = str(problem["ctx"]["error"])
         if where == FLAGS:
-            return message
-        return f"{place}: {message if python else arguments_as_flags(message)}"  # a file has keys, no flags
-    message = problem["msg"].replace("Input should be", "must be").replace("greater than or equal to", "at least")
+            return reason
+        return f"{place}: {reason if python else arguments_as_flags(reason)}"  # a file has keys, no flags
     if where == FLAGS:
         flag = next((part for part in sections if part.endswith("_options")), key).replace("_", "-")
         return f"--{flag} {problem['input']}: {message}"

@@ -184,6 +184,22 @@ def is_local(name: Dataset, root: str | Path | None = None) -> bool:
     return bool(load_attribute(entry.local)(data_root(root)))
 
 
+def is_path(name: Dataset) -> bool:
+    """Whether `load` takes a name for the path of a file or folder, which need not exist any more.
+
+    Args:
+        name: as for `load`.
+
+    Example:
+        >>> from arelu_meta import data
+        >>> data.is_path("photos"), data.is_path("digits"), data.is_path("mine:photos")
+        (True, False, False)
+    """
+    if callable(name) or str(name) in _REGISTRY:
+        return False
+    return not is_target(str(name)) or os.path.exists(os.path.expanduser(str(name)))
+
+
 def _function(name: Dataset) -> DatasetEntry | None:
     """Give the entry of the function that makes a set, or None for the path of a file or folder that exists."""
     if callable(name) or str(name) in _REGISTRY:

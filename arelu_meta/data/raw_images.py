@@ -44,6 +44,8 @@ def prepare_images(images: Any, inputs: Inputs, *, name: str = "images") -> Tens
         torch.Size([2, 3, 32, 32])
     """
     images = _listed(images)
+    if isinstance(images, list) and not images:
+        images = torch.zeros(0, inputs.channels, *inputs.size)
     if isinstance(images, list) and any(isinstance(item, bytes | bytearray | str) for item in images):
         # Each by itself: files may differ in size before they are resized.
         parts = [_fitted(_decoded(file, f"{name} {i}"), inputs, name) for i, file in enumerate(images)]
@@ -61,9 +63,11 @@ def _listed(images: Any) -> Any:
         if len(images.columns) != 1:
             columns = ", ".join(str(column) for column in images.columns)
             raise InputError(f"the table has columns {columns}; give one column of image files: bytes or base64")
-        images = images.iloc[:, 0]
+        images = images.iloc[:, 0] if len(images) else []
     if not isinstance(images, Tensor) and getattr(getattr(images, "dtype", None), "kind", "") in ("O", "S", "U", "T"):
         images = images.tolist()
+    if isinstance(images, tuple):
+        images = list(images)
     return [images] if isinstance(images, bytes | bytearray | str) else images
 
 
@@ -94,6 +98,10 @@ def _tensor(images: Any, name: str) -> Tensor:
             images = torch.from_numpy(np.array(images))
         except (TypeError, ValueError):
             raise InputError(f"{name}: this {type(images).__name__} is no array of numbers; give {ACCEPTED}") from None
+    if images.is_complex():
+        raise InputError(f"{name} are complex numbers; give {ACCEPTED}")
+    if images.dtype in (torch.uint16, torch.uint32, torch.uint64):  # torch has no minimum of these
+        images = images.long()
     if images.dtype in (torch.uint8, torch.bool):
         return images if images.dtype == torch.uint8 else images.to(torch.uint8) * 255
     if not images.numel():
@@ -111,6 +119,15 @@ def _tensor(images: Any, name: str) -> Tensor:
 def _channels_first(images: Tensor, inputs: Inputs, name: str) -> Tensor:
     """Bring images to (N, C, H, W); which axis holds the channels must be plain from its length."""
     batch = images.unsqueeze(0) if images.dim() == 3 else images
+    shape = tuple(images.shape)
+    if 0 in batch.shape[1:]:
+        raise InputError(f"{name} are {shape}, which is no pixel at all; give {ACCEPTED}")
+    fits = all(wanted in (0, side) for wanted, side in zip(inputs.size, shape[1:], strict=False))
+    if inputs.channels == 1 and len(shape) == 3 and shape[0] == 3 and fits:
+        raise InputError(
+            f"{name} are {shape}: three grey ones, or one in colour? give (3, 1, {shape[1]}, {shape[2]}) or "
+            f"(1, 3, {shape[1]}, {shape[2]})"
+        )
     if batch.dim() == 4:
         counts = {1, 3, inputs.channels}
         first, last = batch.shape[1] in counts, batch.shape[3] in counts
@@ -119,7 +136,7 @@ def _channels_first(images: Tensor, inputs: Inputs, name: str) -> Tensor:
         if last and not first:
             return batch.permute(0, 3, 1, 2).contiguous()
     wanted = ", ".join(str(side or "any") for side in (inputs.channels, *inputs.size))
-    raise InputError(f"{name} are {tuple(images.shape)}; the network takes (N, {wanted}), channels first or last")
+    raise InputError(f"{name} are {shape}; the network takes (N, {wanted}), channels first or last")
 
 
 def _fitted(images: Tensor, inputs: Inputs, name: str) -> Tensor:

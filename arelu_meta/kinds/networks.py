@@ -15,20 +15,27 @@ from arelu_meta.kinds.transfer.spec import TransferSpec
 from arelu_meta.seeding import global_stream
 
 
-def build_classifier(section: NetworkSection, images: ImageSet, *, seed: int) -> nn.Module:
-    """Build a network for an image set, its initial weights the same for every activation."""
+def build_network(
+    section: NetworkSection, channels: int, image_size: tuple[int, int], classes: int, *, seed: int
+) -> nn.Module:
+    """Build a network that classifies images of a shape, its initial weights the same for every activation."""
     backbones.check_options(section.backbone, section.backbone_options)
     norm = {} if section.norm is None else {"norm": section.norm}
     with global_stream(seed, "weights"):
         return backbones.build(
             section.backbone,
             activation=activations.factory(section.activation, **section.activation_options),
-            channels=images.channels,
-            image_size=images.image_size,
-            classes=len(images.class_names),
+            channels=channels,
+            image_size=image_size,
+            classes=classes,
             **norm,
             **section.backbone_options,
         )
+
+
+def build_classifier(section: NetworkSection, images: ImageSet, *, seed: int) -> nn.Module:
+    """Build a network for an image set."""
+    return build_network(section, images.channels, images.image_size, len(images.class_names), seed=seed)
 
 
 def build_segmenter(section: SegmentNetworkSection, images: ImageSet, *, seed: int) -> nn.Module:
@@ -48,20 +55,23 @@ def check_few_shot(spec: FewShotSpec, images: ImageSet) -> None:
     """Build the network and its learner, and answer two images of a set."""
     from arelu_meta.kinds.few_shot.settings import build_learner
 
+    ways, classes = max(spec.episode.ways, spec.episode.train_ways or 0), len(images.class_names)
+    if ways > classes:
+        raise InputError(f"{images.name} has {classes} classes, but ways = {ways}; lower `ways`")
     learner = build_learner(spec, images.channels, images.image_size)
-    _check_logits(learner.network, images, (spec.episode.ways,), spec.network.backbone)
+    check_logits(learner.network, images, (spec.episode.ways,), spec.network.backbone)
 
 
 def check_classifier(spec: ClassifySpec | TransferSpec, images: ImageSet) -> None:
     """Build the network and classify two images of a set."""
     network = build_classifier(spec.network, images, seed=spec.seed)
-    _check_logits(network, images, (len(images.class_names),), spec.network.backbone)
+    check_logits(network, images, (len(images.class_names),), spec.network.backbone)
 
 
 def check_segmenter(spec: SegmentSpec, images: ImageSet) -> None:
     """Build the network and mark two images of a set."""
     network = build_segmenter(spec.network, images, seed=spec.seed)
-    _check_logits(network, images, (1, *images.image_size), spec.network.backbone)
+    check_logits(network, images, (1, *images.image_size), spec.network.backbone)
 
 
 def check_finetuned(spec: FineTuneSpec, images: ImageSet) -> None:
@@ -75,16 +85,28 @@ def check_finetuned(spec: FineTuneSpec, images: ImageSet) -> None:
 
 
 @torch.no_grad()
-def _check_logits(network: nn.Module, images: ImageSet, shape: tuple[int, ...], backbone: str) -> None:
-    x = torch.zeros(2, images.channels, *images.image_size)
-    if x.is_meta:
+def check_logits(network: nn.Module, images: ImageSet, shape: tuple[int, ...], backbone: str) -> None:
+    """Refuse a network that does not take images of a set, or gives other logits; its buffers stay as they are.
+
+    Args:
+        network: the network.
+        images: the set; two blank images of its shape are answered.
+        shape: the logits of one image.
+        backbone: what messages call the network.
+    """
+    device = next((parameter.device for parameter in network.parameters()), torch.device("cpu"))
+    if device.type == "meta":
         return  # networks of ours, whose answers are tested
+    x = torch.zeros(2, images.channels, *images.image_size, device=device)
+    before = [(buffer, buffer.clone()) for buffer in network.buffers()]
     try:
-        with torch.random.fork_rng(devices=[]):
-            logits = network.train()(x)
-    except (RuntimeError, ValueError, TypeError, IndexError, AttributeError) as error:
+        with torch.random.fork_rng():
+            logits = network(x)
+    except Exception as error:  # whatever a network of one's own raises
         size = "x".join(map(str, x.shape[1:]))
         raise InputError(f"backbone {backbone!r} cannot take images of {size}: {first_line(error)}") from error
+    for buffer, value in before:
+        buffer.copy_(value)
     found = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
     if found != (2, *shape):
         raise InputError(f"backbone {backbone!r} gives {found} for 2 images; it must give logits {(2, *shape)}")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from arelu_meta import activations, backbones, data
-from arelu_meta.console.flags import CheckedType
+from arelu_meta.console.flags import CheckedModel
 from arelu_meta.errors import InputError
 from arelu_meta.registry import is_target, unknown_part
 
@@ -50,7 +50,7 @@ DatasetName = Annotated[
 ]
 
 
-class Section(BaseModel, metaclass=CheckedType):
+class Section(CheckedModel, BaseModel):
     """A group of settings that refuses unknown keys and cannot be changed."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)

@@ -135,8 +135,10 @@ def load_split(
 
 def inputs_of_run(images: ImageSet, shape: ImageShapeSection, section: DataSection | None = None) -> Inputs:
     """What a network takes that was trained on these images, and how a run of these sections makes them of files."""
-    read_size = section.dataset_options.get("image_size", 0) if section else 0
-    return inputs_of(images, resize=shape.resize, read_size=int(read_size))
+    read_size = 0
+    if section is not None and data.is_path(section.dataset):  # of other sets, an option of that name may mean anything
+        read_size = int(section.dataset_options.get("image_size", 0))
+    return inputs_of(images, resize=shape.resize, read_size=read_size)
 
 
 def divide(images: ImageSet, section: DataSection) -> Split:

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from arelu_meta.errors import InputError, unknown
+from arelu_meta.errors import InputError, first_line, unknown
 from arelu_meta.learners import engines
-from arelu_meta.registry import Entry, Registry, parameters_of
+from arelu_meta.registry import Entry, Registry, check_accepts, parameters_of
 
 if TYPE_CHECKING:
     from torch import nn
@@ -42,10 +42,10 @@ class LearnerEntry(Entry):
     """publication it comes from"""
     by_gradient: bool = True
     """whether a network with a head adapts by gradient steps; otherwise features are compared. Of your own: whether it
-    takes `engine`, unless it says otherwise"""
+    is a `GradientLearner` or takes `engine`, unless it says otherwise"""
 
     takes_head: bool = False
-    """whether the method treats the head apart, so that it can be named"""
+    """whether the method treats the head apart, so that it can be named. Of your own: whether it takes `head`"""
 
     @property
     def settings(self) -> tuple[str, ...]:
@@ -124,8 +124,12 @@ def entry(method: Method) -> LearnerEntry:
 
 def _with_facts(found: LearnerEntry) -> LearnerEntry:
     """Take the facts of a method that is not ours from its attributes."""
+    from arelu_meta.learners.gradient_learner import GradientLearner
+
     target = found.load()
     taken, open_ended = parameters_of(target)
+    # A class with **options hands them on to the class below, which may be one of prototypes.
+    guessed = issubclass(target, GradientLearner) if isinstance(target, type) else open_ended
     supported = tuple(getattr(target, "engines", ("func",)))
     for engine in supported:
         if engine not in engines.names():
@@ -133,7 +137,8 @@ def _with_facts(found: LearnerEntry) -> LearnerEntry:
     return replace(
         found,
         engines=supported,
-        by_gradient=bool(getattr(target, "by_gradient", "engine" in taken or open_ended)),
+        by_gradient=bool(getattr(target, "by_gradient", "engine" in taken or guessed)),
+        takes_head=bool(getattr(target, "takes_head", "head" in taken)),
         needs_training=bool(getattr(target, "needs_training", True)),
     )
 
@@ -145,7 +150,8 @@ def register(
 
     It is called as `build` says. What has to be known of it are attributes of the class or function: `by_gradient`
     (whether it adapts by gradient, and then takes `engine` and the settings of the inner loop; unless given, whether
-    it takes `engine`), `engines` (those it runs on, `("func",)` unless given), `needs_training` (True unless given).
+    it is a `GradientLearner` or takes `engine`), `takes_head` (whether `head` is a setting of it; unless given, whether
+    it takes `head`), `engines` (those it runs on, `("func",)` unless given), `needs_training` (True unless given).
 
     Args:
         name: the name that `build`, task files and flags take
@@ -207,8 +213,8 @@ def build(method: Method, network: "nn.Module", *, engine: str = "func", **optio
         A learner: `meta_step` fills gradients from episodes, `adapt` answers queries of one support set.
 
     Raises:
-        InputError: an unknown name, a pair of method and engine that does not exist, or what is made is no `Learner`.
-        TypeError: an option that the method does not take.
+        InputError: an unknown name or option, a pair of method and engine that does not exist, or what is made is no
+            `Learner`.
 
     >>> from torch import nn
     >>> learner = build("anil", nn.Sequential(nn.Flatten(), nn.Linear(4, 3)), inner_lr=0.1, inner_steps=5)
@@ -221,7 +227,13 @@ def build(method: Method, network: "nn.Module", *, engine: str = "func", **optio
     chosen = entry(method)
     if chosen.by_gradient:
         options["engine"] = engines.build(engine)
-    learner = chosen.load()(network, **options)
+    target = chosen.load()
+    given = [name for name in ("chunk", "engine") if name in options]
+    check_accepts(f"method {chosen.name!r}", target, options.keys() - set(given), given=given)
+    try:
+        learner = target(network, **options)
+    except TypeError as error:
+        raise InputError(f"method {chosen.name!r} cannot be made: {first_line(error)}") from error
     if not isinstance(learner, Learner):
         kind = type(learner).__name__
         raise InputError(f"method {chosen.name!r} gives a {kind}, not an arelu_meta.learners.learner.Learner")

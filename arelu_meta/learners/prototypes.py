@@ -102,10 +102,13 @@ class ProtoNet(Learner):
     def adapt(
         self, support_x: Tensor, support_y: Tensor, *, steps: int | None = None, lr: float | None = None
     ) -> Adapted:
-        """Take the class means of the support's features, or keep the support where features depend on the batch."""
+        """Take the class means of the support's features, or keep the support.
+
+        It is kept where features depend on the batch, and where a subclass answers queries by more than means.
+        """
         if steps is not None or lr is not None:
             raise InputError("prototypes take no gradient steps, so they have neither; leave `steps` and `lr` out")
-        if self.transductive:
+        if self.transductive or type(self).query_logits is not ProtoNet.query_logits:
             return JointPrototypes(self, support_x, support_y)
         ways = torch.arange(int(support_y.max()) + 1, device=support_y.device)
         features = self.embed(support_x)  # (N, d)
@@ -133,7 +136,7 @@ class Prototypes:
 
 @dataclass(frozen=True, eq=False)
 class JointPrototypes:
-    """The support itself: with batch statistics its features depend on the queries that pass with it."""
+    """The support itself, which `query_logits` answers from; its features may depend on queries that pass with it."""
 
     learner: ProtoNet
     support_x: Tensor

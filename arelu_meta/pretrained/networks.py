@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, TypeAlias
 
+import torch
 from torch import Tensor, nn
 
 from arelu_meta import activations, backbones
@@ -119,15 +120,19 @@ def build_network(
             network = _build_own(
                 load_attribute(model.name) if model.given is None else model.given, options, images, state
             )
-    except (TypeError, ValueError, RuntimeError) as error:
-        if isinstance(error, InputError):
-            raise
+    except InputError:
+        raise
+    except Exception as error:  # code of anyone's may raise anything
         given = ", ".join(f"{key}={value!r}" for key, value in options.items()) or "no options"
+        kind = "" if isinstance(error, TypeError | ValueError | RuntimeError) else f"{type(error).__name__}: "
         raise InputError(
-            f"{model.name} cannot be built with {given}: {first_line(error)}; see `model_options`"
+            f"{model.name} cannot be built with {given}: {kind}{first_line(error)}; see `model_options`"
         ) from error
     if not isinstance(network, nn.Module):
         raise InputError(f"{model.name} gives a {type(network).__name__}, not a torch.nn.Module; name a builder")
+    for name, parameter in network.named_parameters():
+        if parameter.is_floating_point() and parameter.dtype != torch.float32:
+            raise InputError(f"{name} of {model.name} is {parameter.dtype}, and images are float32; give it .float()")
     return network
 
 

@@ -54,14 +54,19 @@ def test_every_distinct_thing_that_is_wrong_is_one_line():
         ({"network": {"backbone_options": {"widht": 3}}}, "unknown option of backbone 'mnist_conv': 'widht'"),
         ({"network": {"activation_options": {"alfa": 3}}}, "unknown option of activation 'relu': 'alfa'"),
         ({"network": {"backbone": "tests.nowhere:Net"}}, "cannot import 'tests.nowhere'"),
-        ({"network": {"backbone": f"{OWN}:without_activation"}}, "takes no `activation`"),
+        ({"episode": {"ways": 11}}, "digits has 10 classes, but ways = 11; lower `ways`"),
+        ({"network": {"backbone": f"{OWN}:without_activation"}}, "takes no argument 'activation'"),
         ({"data": {"dataset": f"{OWN}:strips"}}, f"unknown attribute of {OWN} 'strips'; did you mean 'stripes'?"),
         ({"data": {"dataset": f"{OWN}:stripes", "dataset_options": {"sied": 9}}}, "unknown option of"),
         ({"data": {"dataset": f"{OWN}:stripes"}}, "mnist_conv takes images of 28 to 35 pixels"),
         ({"data": {"dataset": f"{OWN}:not_a_learner"}}, "TypeError: not_a_learner() missing 1 required"),
+        ({"data": {"dataset": f"{OWN}:leaves"}}, "SystemExit: 0"),
         ({"data": {"dataset": "some/where"}}, "no file or folder 'some/where'"),
         ({"training": {"method": f"{OWN}:not_a_learner"}}, "not an arelu_meta.learners.learner.Learner"),
-        ({"training": {"method": "protonet"}, "network": {"backbone": "torch.nn:Linear"}}, "takes no `activation`"),
+        (
+            {"training": {"method": "protonet"}, "network": {"backbone": "torch.nn:Linear"}},
+            "takes no argument 'activation'",
+        ),
     ],
 )
 def test_what_is_wrong_is_found(section: dict[str, object], message: str):

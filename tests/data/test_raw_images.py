@@ -46,6 +46,8 @@ FORMS = {
     "float32": lambda x: (x / 255).astype(np.float32),
     "float64": lambda x: x / 255,
     "int64": lambda x: x.astype(np.int64),
+    "uint16": lambda x: x.astype(np.uint16),
+    "uint64": lambda x: x.astype(np.uint64),
     "tensor": torch.from_numpy,
     "channels last": lambda x: x.transpose(0, 2, 3, 1),
     "nested lists of whole numbers": lambda x: x.tolist(),
@@ -54,6 +56,7 @@ FORMS = {
     "list of tensors": lambda x: [torch.from_numpy(image) for image in x],
     "files": lambda x: [png(image) for image in x],
     "base64": lambda x: [base64_of(png(image)) for image in x],
+    "tuple of files": lambda x: tuple(png(image) for image in x),
     "array of files": lambda x: np.array([png(image) for image in x], dtype=object),
     "array of base64": lambda x: np.array([base64_of(png(image)) for image in x]),
     "table of files": lambda x: pd.DataFrame({"image": [png(image) for image in x]}),
@@ -75,6 +78,21 @@ def test_every_form_gives_the_same_pixels(form, inputs):
 def test_one_image_by_itself_is_a_batch_of_one(form):
     image = pixels()[0]
     np.testing.assert_allclose(prepare_images(form(image), COLOUR), by_hand(image[None], COLOUR), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("nothing", [[], pd.DataFrame({"image": []}), np.zeros((0, 1, 8, 8))], ids=str)
+def test_no_images_are_no_pixels(nothing):
+    assert prepare_images(nothing, GREY).shape == (0, 1, 8, 8)
+
+
+def test_three_images_without_channels_are_not_taken_for_one_in_colour():
+    three = pixels(3)[0]
+    with pytest.raises(
+        InputError, match=r"images are \(3, 8, 8\): three grey ones, or one in colour\? give \(3, 1, 8, 8"
+    ):
+        prepare_images(three, GREY)
+    assert prepare_images(three[None], GREY).shape == (1, 1, 8, 8)
+    assert prepare_images(pixels(3, 12, 12)[0], GREY).shape == (1, 1, 8, 8)
 
 
 def test_black_and_white_is_0_and_255():
@@ -127,12 +145,15 @@ WRONG = {
     "negative": (pixels().astype(int) - 300, r"pixels run from -\d+ to -\d+; give whole numbers of 0 to 255"),
     "text": (["a cat"], "images 0 is text and no base64; give images"),
     "no image": ([b"a cat"], "images 0 is not a readable image"),
-    "16 bits": ([png(np.zeros((1, 8, 8), np.uint16))], "images 0 has more than 8 bits per channel"),
+    "16 bits": ([png(np.zeros((1, 8, 8), np.uint16))], "^images 0 has more than 8 bits per channel"),
     "mixed": ([png(pixels()[0]), pixels()[0]], "images 1 is a ndarray among image files; give images"),
     "two columns": (pd.DataFrame({"a": [1], "b": [2]}), "the table has columns a, b; give one column of image files"),
     "rows": (np.zeros((3, 192)), r"images are \(3, 192\); the network takes \(N, 3, 8, 8\), channels first or last"),
     "four channels": (np.zeros((2, 4, 8, 8)), r"images are \(2, 4, 8, 8\); the network takes"),
     "ambiguous": (np.zeros((2, 3, 9, 3)), r"images are \(2, 3, 9, 3\); the network takes"),
+    "complex": (pixels() * 1j, "images are complex numbers; give images"),
+    "16-bit array": (pixels().astype(np.uint16) * 256, r"pixels run from \d+ to \d{5}; give whole numbers of 0 to 255"),
+    "no height": (np.zeros((2, 3, 0, 8)), r"images are \(2, 3, 0, 8\), which is no pixel at all; give images"),
     "ragged": ([[1, 2], [3]], "images: this list is no array of numbers; give images"),
     "nothing of the kind": (None, "images: this NoneType is no array of numbers; give images"),
 }

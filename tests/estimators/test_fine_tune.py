@@ -113,6 +113,10 @@ def test_settings_of_the_training_by_name(weights):
     assert torch.equal(classifier.network_.norm.running_mean, saved_state()["norm.running_mean"])
 
 
+def failing() -> torch.nn.Module:
+    return Tiny({"depth": 1}["width"])
+
+
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
@@ -127,6 +131,8 @@ def test_settings_of_the_training_by_name(weights):
         ({"model": None, "weights": "no.pth"}, "`weights` = 'no.pth' need a network; give `model`"),
         ({"image_size": 5}, "cannot take images of 3x5x5"),
         ({"batch_size": 23, "model": "tests.tiny_networks:one_value"}, "cannot take 1 images .*; change `batch_size`"),
+        ({"model": Tiny().double()}, "of Tiny is torch.float64, and images are float32; give it .float()"),
+        ({"model": failing}, "failing cannot be built with no options: KeyError: 'width'"),
         ({"model": 3}, "model is a int; give a name, a torch.nn.Module, a class or a function"),
         (
             {"model": Tiny(), "model_options": {"width": 3}},
@@ -138,7 +144,7 @@ def test_settings_of_the_training_by_name(weights):
 )
 def test_wrong_parameters_are_refused_by_fit(parameters, message):
     classifier = FineTuneClassifier(**{"model": TINY, "epochs": 1, **parameters})
-    with pytest.raises(InputError, match=message.replace("?", r"\?")):
+    with pytest.raises(InputError, match=message.replace("?", r"\?").replace("()", r"\(\)")):
         classifier.fit(X, Y)
 
 

@@ -2,10 +2,19 @@
 
 import pytest
 import torch
+from torch import nn
 
 from arelu_meta.data.imageset import ImageSet
 from arelu_meta.errors import InputError
-from arelu_meta.kinds.networks import build_classifier, build_segmenter, check_classifier, check_segmenter
+from arelu_meta.kinds.few_shot.spec import FewShotSpec
+from arelu_meta.kinds.networks import (
+    build_classifier,
+    build_segmenter,
+    check_classifier,
+    check_few_shot,
+    check_logits,
+    check_segmenter,
+)
 from tests.supervised_runs import classify_spec, segment_spec
 
 IMAGES = ImageSet("noise", torch.zeros(3, 1, 32, 32, dtype=torch.uint8), torch.arange(3), ("a", "b", "c"))
@@ -35,6 +44,21 @@ def test_the_random_numbers_of_others_stay():
     state = torch.get_rng_state()
     check_classifier(classify_spec(network={"backbone": "tests.own_parts:TinyNet"}), IMAGES)
     assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_a_check_leaves_the_running_statistics_alone():
+    network = nn.Sequential(nn.BatchNorm2d(1), nn.Flatten(), nn.Linear(1024, 3))
+    with torch.no_grad():
+        network[0].running_mean.fill_(5.0)
+    check_logits(network, IMAGES, (3,), "mine")
+    assert network[0].running_mean.item() == 5.0
+    assert network[0].num_batches_tracked.item() == 0
+
+
+def test_more_ways_than_classes_are_refused():
+    spec = FewShotSpec(task="mine", data={"dataset": "digits"}, episode={"ways": 4})
+    with pytest.raises(InputError, match="noise has 3 classes, but ways = 4; lower `ways`"):
+        check_few_shot(spec, IMAGES)
 
 
 def test_logits_of_another_number_are_refused():

@@ -8,10 +8,11 @@ import pytest
 import torch
 
 from arelu_meta import classify, maml
+from arelu_meta.data.imageset import ImageSet
 from arelu_meta.errors import InputError
 from arelu_meta.kinds.few_shot.spec import EpisodeInputSection
 from arelu_meta.kinds.sections import DataSection, InputSection
-from arelu_meta.kinds.session import load_split
+from arelu_meta.kinds.session import inputs_of_run, load_split
 
 
 def npz(path: Path, labels: list[int]) -> str:
@@ -52,6 +53,20 @@ def test_a_folder_may_be_named_without_a_slash(tmp_path: Path, monkeypatch: pyte
     assert DataSection(dataset="birds").dataset == "birds"
     with pytest.raises(ValueError, match="unknown dataset 'bird'"):
         DataSection(dataset="bird")
+
+
+@pytest.mark.parametrize(
+    ("dataset", "option", "read_size"),
+    [("photos", 64, 64), ("tests.own_parts:stripes", 4, 0), ("tests.own_parts:stripes", "large", 0), ("digits", 4, 0)],
+)
+def test_only_the_reader_of_folders_has_a_size(tmp_path: Path, monkeypatch, dataset: str, option, read_size: int):
+    """An option of that name of other sets may mean anything; the folder may be gone when the model is stored."""
+    (tmp_path / "photos").mkdir()
+    monkeypatch.chdir(tmp_path)
+    section = DataSection(dataset=dataset, dataset_options={"image_size": option})
+    (tmp_path / "photos").rmdir()
+    images = ImageSet("x", torch.zeros(1, 1, 8, 8, dtype=torch.uint8), torch.zeros(1).long(), ("a",))
+    assert inputs_of_run(images, InputSection(), section).read_size == read_size
 
 
 @pytest.mark.parametrize("normalise", ["standardise", "unit", "none", True, False])

@@ -7,6 +7,7 @@ import torch
 
 from arelu_meta import learners
 from arelu_meta.errors import InputError
+from arelu_meta.learners.gradient_learner import GradientLearner
 from arelu_meta.learners.prototypes import ProtoNet
 from tests.learners.small_problems import episodes, own_net
 from tests.own_parts import HalfProtoNet, slow_maml
@@ -60,6 +61,30 @@ def test_facts_are_attributes_or_what_the_signature_says():
     assert (facts.needs_training, facts.by_gradient, facts.engines) == (False, True, ("learn2learn",))
 
 
+def test_a_class_that_hands_its_options_on_is_what_its_base_is():
+    class Features(ProtoNet):
+        def __init__(self, network, **options):
+            super().__init__(network, **options)
+
+    class Steps(GradientLearner):
+        def __init__(self, network, **options):
+            super().__init__(network, **options)
+
+    assert [learners.entry(kind).by_gradient for kind in (Features, Steps)] == [False, True]
+    assert isinstance(learners.build(Features, own_net(), chunk=0), Features)
+
+
+def test_a_method_that_takes_a_head_is_given_one():
+    def with_head(network, *, head="", **options):
+        assert head == "second"
+        return learners.build("anil", network, head=head, **options)
+
+    assert learners.entry(with_head).takes_head
+    assert not learners.entry("tests.own_parts:slow_maml").takes_head
+    settings = learners.entry(with_head).settings
+    assert settings == (*learners.INNER_LOOP_SETTINGS, "head")
+
+
 @pytest.mark.parametrize("method", learners.names())
 def test_the_facts_of_ours_are_what_would_be_found(method: str):
     """So that a copy of one of our methods is treated as the original: by_gradient follows from the signature."""
@@ -76,11 +101,18 @@ def test_the_facts_of_ours_are_what_would_be_found(method: str):
         ("tests.own_parts:HalfProto", "unknown attribute of tests.own_parts 'HalfProto'; did you mean 'HalfProtoNet'"),
         ("tests.own_parts:not_a_learner", "gives a .*, not an arelu_meta.learners.learner.Learner"),
         ("half_protonet", "unknown method 'half_protonet'; did you mean 'protonet'"),
+        ("builtins:len", r"method 'builtins:len' takes no argument 'chunk'; it is called with chunk="),
+        ("maml", "method 'maml' cannot be made: .*missing .* required keyword-only arguments: 'inner_lr'"),
     ],
 )
 def test_what_cannot_be_built(method: str, message: str):
     with pytest.raises(InputError, match=message):
-        learners.build(method, own_net())
+        learners.build(method, own_net(), chunk=0)
+
+
+def test_an_option_that_a_method_does_not_have():
+    with pytest.raises(InputError, match=r"method 'meta_sgd' cannot be made: .* keyword argument 'inner_lrr'"):
+        learners.build("meta_sgd", own_net(), inner_lrr=3, **INNER)
 
 
 @pytest.mark.usefixtures("registry")

@@ -5,11 +5,12 @@ import pytest
 import torch
 import torchvision
 from sklearn.neighbors import NearestCentroid
-from torch import nn
+from torch import Tensor, nn
 
 from arelu_meta import learners
 from arelu_meta.data.episodes import Episode
 from arelu_meta.errors import InputError
+from arelu_meta.learners.prototypes import ProtoNet
 from tests.learners.small_problems import WAYS, build, central_differences, conv4, episodes, gradients, own_net
 
 
@@ -100,11 +101,27 @@ def test_batch_norm_ties_episodes_together_so_that_chunks_are_refused():
         build("protonet", conv4("arelu"), chunk=4)
 
 
+class Farthest(ProtoNet):
+    """The most distant class instead of the nearest."""
+
+    def query_logits(self, episodes: Episode) -> Tensor:
+        return -super().query_logits(episodes)
+
+
+def test_what_a_subclass_answers_is_what_it_is_served_with():
+    learner, batch = build(Farthest, own_net()), shuffled(episodes(3))
+    for number, episode in enumerate(batch):
+        served = learner.adapt(episode.support_x, episode.support_y).logits(episode.query_x)
+        torch.testing.assert_close(served, learner.query_logits(batch)[number])
+        nearest = ProtoNet(learner.network).adapt(episode.support_x, episode.support_y).logits(episode.query_x)
+        torch.testing.assert_close(served, -nearest)
+
+
 @pytest.mark.parametrize("method", ["protonet", "features", "centroid"])
 @pytest.mark.parametrize("setting", learners.INNER_LOOP_SETTINGS)
 def test_settings_of_an_inner_loop_that_there_is_not_are_refused(method: str, setting: str):
     assert learners.entry(method).settings == ()
-    with pytest.raises(TypeError, match=f"unexpected keyword argument '{setting}'"):
+    with pytest.raises(InputError, match=f"unknown option of method '{method}': '{setting}'"):
         learners.build(method, own_net(), **{setting: 1})
 
 

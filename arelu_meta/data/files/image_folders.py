@@ -73,6 +73,8 @@ def _open_image(source: Path | BytesIO, name: str) -> Iterator[Image.Image]:
             warnings.simplefilter("ignore")
             with Image.open(source) as image:
                 yield image
+    except InputError:
+        raise  # of what was done with the open image
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         raise InputError(f"{name} is not a readable image ({error}); replace or remove it") from error
 

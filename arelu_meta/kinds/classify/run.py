@@ -14,7 +14,7 @@ from arelu_meta.errors import InputError
 from arelu_meta.kinds.classify.result import ClassifyResult
 from arelu_meta.kinds.classify.spec import ClassifySpec
 from arelu_meta.kinds.execution import TrainingExecution
-from arelu_meta.kinds.networks import build_classifier
+from arelu_meta.kinds.networks import build_classifier, check_logits
 from arelu_meta.kinds.results import name_of
 from arelu_meta.kinds.sections import OptimizationSection
 from arelu_meta.kinds.session import load_split, machine
@@ -58,6 +58,7 @@ def prepare(
     if len(split.train.class_names) < 2:
         raise InputError(f"{spec.data.dataset} has one class alone ({split.train.class_names[0]}); give two at least")
     network = build_classifier(spec.network, split.train, seed=spec.seed).to(device)
+    check_logits(network, split.train, (len(split.train.class_names),), spec.network.backbone)
     trainer = classifier_trainer(
         network,
         split.train,

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from arelu_meta import learners
 from arelu_meta.data.inputs import Inputs, from_values
 from arelu_meta.data.raw_images import prepare_images
 from arelu_meta.errors import InputError
@@ -58,15 +59,17 @@ class FewShotModel:
         self.settings, self.learner, self.inputs = settings, learner, inputs
         self.transductive = learner.transductive if transductive is None else transductive
         """whether the queries of one call see each other, so that an answer depends on what is asked with it"""
+        self.graph = b""
+        """the file of the traced network, where the model was loaded from one: a graph cannot be traced again"""
 
     def adapt(
-        self, support_x: Any, support_y: Tensor, *, steps: int | None = None, lr: float | None = None
+        self, support_x: Any, support_y: Any, *, steps: int | None = None, lr: float | None = None
     ) -> "AdaptedModel":
         """Adapt to the support once, for any number of queries.
 
         Args:
             support_x: support images, in any form that `prepare_images` takes.
-            support_y: their labels, 0 to ways - 1, (N,).
+            support_y: their labels, 0 to ways - 1, (N,): a tensor, an array or a list.
             steps: gradient steps instead of those of the training.
             lr: inner learning rate instead of that of the training.
 
@@ -79,10 +82,14 @@ class FewShotModel:
 
         """
         support = self.prepare(support_x, name="support images")
-        if support_y.dim() != 1 or len(support_y) != len(support) or not len(support_y):
-            labels = tuple(support_y.shape)
-            raise InputError(f"{len(support)} support images have labels {labels}; give one label each")
-        present = [int(label) for label in support_y.unique()]
+        try:
+            labels = torch.as_tensor(support_y)
+        except (TypeError, ValueError, RuntimeError):
+            raise InputError(f"support labels are {support_y!r:.80}; number the classes from 0") from None
+        if labels.dim() != 1 or len(labels) != len(support) or not len(labels):
+            shape = tuple(labels.shape)
+            raise InputError(f"{len(support)} support images have labels {shape}; give one label each")
+        present = labels.unique().tolist()
         ways = len(present)
         if present != list(range(ways)):
             raise InputError(f"support labels are {present}; number the classes 0 to {ways - 1}")
@@ -92,15 +99,15 @@ class FewShotModel:
                 f"train with `ways` {ways}, or with `method` protonet, which takes any number"
             )
         self.learner.network.eval()
-        adapted = self.learner.adapt(support, support_y.long().to(support.device), steps=steps, lr=lr)
+        adapted = self.learner.adapt(support, labels.long().to(support.device), steps=steps, lr=lr)
         return AdaptedModel(self, adapted, ways)
 
-    def probabilities(self, support_x: Any, support_y: Tensor, query_x: Any) -> Tensor:
+    def probabilities(self, support_x: Any, support_y: Any, query_x: Any) -> Tensor:
         """Adapt to the support and answer the queries.
 
         Args:
             support_x: support images, in any form that `prepare_images` takes.
-            support_y: their labels, 0 to ways - 1, (N,).
+            support_y: their labels, 0 to ways - 1, (N,): a tensor, an array or a list.
             query_x: query images, likewise.
 
         Returns:
@@ -113,22 +120,28 @@ class FewShotModel:
         """Bring raw images to what the network takes, on its device; see `prepare_images`."""
         return prepare_images(images, self.inputs, name=name).to(next(self.learner.network.parameters()).device)
 
-    def save(self, folder: Path) -> None:
+    def save(self, folder: str | Path) -> None:
         """Write the model into a folder that can go anywhere: no data, no pickle, and the graph of code of one's own.
 
         Args:
-            folder: where it is written; made where it is missing.
+            folder: where it is written; made where it is missing. A method of one's own is not in it: it has to be
+                importable wherever the model is loaded.
         """
-        from arelu_meta.kinds.few_shot.traced import foreign_classes, save_traced, settings_of_graph
+        from arelu_meta.kinds.few_shot.traced import foreign_code, save_traced, settings_of_graph
         from arelu_meta.store import graphs, models  # brings MLflow: two seconds that using a model need not wait
 
+        folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         (folder / graphs.GRAPH_FILE).unlink(missing_ok=True)  # of a model that was saved there before
         models.save_weights(self.learner.state().state_dict(), folder / models.WEIGHTS_FILE, self.inputs)
-        settings, own = self.settings, foreign_classes(self.learner.network)
+        settings, own = self.settings, foreign_code(self.settings, self.learner.network)
         values: dict[str, Any] = {"transductive": self.transductive}
         if own:
-            reason = save_traced(self.learner, settings_of_graph(settings), self.inputs, folder / graphs.GRAPH_FILE)
+            reason, graph = "", folder / graphs.GRAPH_FILE
+            if self.graph:
+                graph.write_bytes(self.graph)
+            else:
+                reason = save_traced(self.learner, settings_of_graph(settings), self.inputs, graph)
             settings = settings if reason else settings_of_graph(settings)
             values |= {"own_code": own, "not_traced": reason}
         values["settings"] = settings.values()
@@ -145,8 +158,8 @@ class FewShotModel:
             The model, its network on the CPU.
 
         Raises:
-            InputError: there is nothing of that name, it is no few-shot model, or its network is code of one's own
-                that could not be traced and is not here.
+            InputError: there is nothing of that name, it is no few-shot model, its network is code of one's own that
+                could not be traced and is not here, or its method is one's own and is not here.
 
         """
         from arelu_meta.store import graphs, models
@@ -157,6 +170,13 @@ class FewShotModel:
             return cls._load_earlier(stored)
         values = json.loads(path.read_text())
         settings, inputs = LearnerSettings(**values["settings"]), stored.inputs or Inputs(0)
+        try:
+            learners.entry(settings.method)
+        except InputError as error:
+            raise InputError(
+                f"{stored.source} needs method {settings.method!r}: methods of one's own are not stored with a model; "
+                f"make it importable here: {error}"
+            ) from error
         if graph.is_file():
             from arelu_meta.kinds.few_shot.traced import load_traced
 
@@ -172,7 +192,9 @@ class FewShotModel:
                     f"({values['not_traced']}); make it importable here: {error}"
                 ) from error
             learner.load_state(stored.state_dict())
-        return cls(settings, learner, inputs, transductive=values["transductive"])
+        model = cls(settings, learner, inputs, transductive=values["transductive"])
+        model.graph = graph.read_bytes() if graph.is_file() else b""
+        return model
 
     @classmethod
     def _load_earlier(cls, stored: "StoredModel") -> "FewShotModel":

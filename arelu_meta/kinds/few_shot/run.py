@@ -24,6 +24,7 @@ from arelu_meta.kinds.few_shot.model import FewShotModel
 from arelu_meta.kinds.few_shot.result import FewShotResult
 from arelu_meta.kinds.few_shot.settings import LearnerSettings, build_learner
 from arelu_meta.kinds.few_shot.spec import FewShotSpec
+from arelu_meta.kinds.networks import check_logits
 from arelu_meta.kinds.results import name_of
 from arelu_meta.kinds.session import EVALUATION_SEED, Session, inputs_of_run, load_split, machine, open_session
 from arelu_meta.learners.gradient_learner import GradientLearner
@@ -57,6 +58,7 @@ def run_few_shot(spec: FewShotSpec, execution: EpisodeExecution, bar: progress.B
             part: EpisodeSampler(getattr(split, part), shots=episode.shots, **size) for part, size in sizes.items()
         }
         learner = build_learner(spec, images.channels, images.image_size, chunk=execution.chunk, device=device)
+        check_logits(learner.network, images, (episode.ways,), spec.network.backbone)
         if not isinstance(learner, GradientLearner):  # which leave the network's buffers alone
             check_forward(learner.network, images.pixels(torch.arange(2, device=device)))
         learner.prepare(samplers["train"].sample(2, generator(EVALUATION_SEED, "episodes/prepare")))

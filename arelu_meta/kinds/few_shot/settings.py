@@ -7,12 +7,12 @@ from typing import Any
 import torch
 from torch import nn
 
-from arelu_meta import activations, backbones, learners
+from arelu_meta import learners
 from arelu_meta.console.flags import validated
 from arelu_meta.kinds.few_shot.spec import FewShotSpec
+from arelu_meta.kinds.networks import build_network
 from arelu_meta.kinds.sections import NetworkSection
 from arelu_meta.learners.learner import Learner
-from arelu_meta.seeding import global_stream
 
 
 @dataclass(frozen=True)
@@ -58,19 +58,7 @@ class LearnerSettings:
     def build_network(self, channels: int, image_size: tuple[int, int], *, seed: int = 0) -> nn.Module:
         """Build the network, its initial weights the same for every activation."""
         section = validated(NetworkSection, self.network, "network")
-        activation = activations.factory(section.activation, **section.activation_options)
-        backbones.check_options(section.backbone, section.backbone_options)
-        norm = {} if section.norm is None else {"norm": section.norm}
-        with global_stream(seed, "weights"):
-            return backbones.build(
-                section.backbone,
-                activation=activation,
-                channels=channels,
-                image_size=image_size,
-                classes=self.ways,
-                **norm,
-                **section.backbone_options,
-            )
+        return build_network(section, channels, image_size, self.ways, seed=seed)
 
     def build_learner(self, network: nn.Module, *, chunk: int = 0) -> Learner:
         """Build the learner around a network."""

@@ -79,6 +79,8 @@ class MetaTrainingSection(Section):
     @model_validator(mode="after")
     def _pair_exists(self) -> "MetaTrainingSection":
         learners.check_engine(self.method, self.engine)
+        if self.head and not learners.entry(self.method).takes_head:
+            raise InputError(f"method {self.method!r} treats no layer apart; leave `head` out ({self.head!r})")
         if self.inner_optimizer == "adam" and self.engine != "higher":
             raise InputError(
                 f"inner optimizer 'adam' runs on engine 'higher', not {self.engine!r}; use `engine='higher'`"

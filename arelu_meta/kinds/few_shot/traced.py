@@ -6,6 +6,7 @@ from contextlib import nullcontext, redirect_stderr
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -18,10 +19,10 @@ from arelu_meta.kinds.few_shot.settings import LearnerSettings
 from arelu_meta.learners.functional_network import lent
 from arelu_meta.learners.gradient_learner import GradientLearner
 from arelu_meta.learners.learner import Learner
+from arelu_meta.registry import EVERYWHERE, own_code
 from arelu_meta.store.connection import quiet
 from arelu_meta.store.graphs import read_graph, trace
 
-OURS = ("torch", "arelu_meta")  # packages that are there wherever a model is loaded
 TOLERANCE = 1e-3  # of probabilities: the graph's operations add up in another order
 
 
@@ -39,15 +40,27 @@ class FeaturesForward(nn.Module):
 
 
 class FeaturesNetwork(nn.Module):
-    """A traced forward pass of features as a network that has the method `features`."""
+    """A traced `FeaturesForward` as a network that has the method `features`; its state is that of the network."""
 
     def __init__(self, graph: nn.Module) -> None:
         super().__init__()
         self.graph = graph
+        self.register_state_dict_post_hook(_rename("graph.network.", ""))
+        self.register_load_state_dict_pre_hook(_rename("", "graph.network."))
 
     def features(self, x: Tensor) -> Tensor:
         """Give the features of images (N, C, H, W), (N, d)."""
         return self.graph(x)
+
+
+def _rename(before: str, after: str) -> Callable[..., None]:
+    """Give a hook that puts one prefix in place of another in a state dict."""
+
+    def hook(_module: nn.Module, state: dict[str, Any], prefix: str, *_others: object) -> None:
+        for name in [name for name in state if name.startswith(prefix + before)]:
+            state[prefix + after + name.removeprefix(prefix + before)] = state.pop(name)
+
+    return hook
 
 
 def settings_of_graph(settings: LearnerSettings) -> LearnerSettings:
@@ -57,11 +70,13 @@ def settings_of_graph(settings: LearnerSettings) -> LearnerSettings:
     return replace(settings, engine="func")
 
 
-def foreign_classes(network: nn.Module) -> list[str]:
-    """Name the classes in a network that are code of one's own: neither torch's nor ours."""
+def foreign_code(settings: LearnerSettings, network: nn.Module) -> list[str]:
+    """Name the code of one's own that a network is made by and of: neither torch's nor ours."""
+    parts = {kind: settings.network[kind] for kind in ("backbone", "activation") if kind in settings.network}
+    builders = {own_code(kind, name) for kind, name in parts.items()} - {""}
     kinds = {type(module) for module in network.modules()}
-    foreign = [kind for kind in kinds if kind.__module__.partition(".")[0] not in OURS]
-    return sorted(f"{kind.__module__}:{kind.__qualname__}" for kind in foreign)
+    foreign = {kind for kind in kinds if kind.__module__.partition(".")[0] not in EVERYWHERE}
+    return sorted(builders | {f"{kind.__module__}:{kind.__qualname__}" for kind in foreign})
 
 
 def save_traced(learner: Learner, settings: LearnerSettings, inputs: Inputs, path: Path) -> str:
@@ -105,8 +120,10 @@ def load_traced(path: Path, settings: LearnerSettings, state: Mapping[str, Tenso
 
 def _learner(program: ExportedProgram, settings: LearnerSettings, state: Mapping[str, Tensor]) -> Learner:
     graph = torch.export.unflatten(program)
-    if not learners.entry(settings.method).by_gradient:
-        return settings.build_learner(FeaturesNetwork(graph))  # the graph has its weights in it
-    learner = settings.build_learner(graph)
+    for module in graph.modules():  # the shapes of the trace are symbols, which cannot be copied
+        for node in getattr(module, "graph", torch.fx.Graph()).nodes:
+            node.meta.clear()
+    by_gradient = learners.entry(settings.method).by_gradient
+    learner = settings.build_learner(graph if by_gradient else FeaturesNetwork(graph))
     learner.load_state(state)
     return learner

@@ -11,7 +11,7 @@ from arelu_meta.data.imageset import ImageSet
 from arelu_meta.data.splits import Split
 from arelu_meta.errors import InputError
 from arelu_meta.kinds.execution import TrainingExecution
-from arelu_meta.kinds.networks import build_segmenter
+from arelu_meta.kinds.networks import build_segmenter, check_logits
 from arelu_meta.kinds.results import name_of
 from arelu_meta.kinds.segment.result import SegmentResult
 from arelu_meta.kinds.segment.spec import SegmentSpec
@@ -57,8 +57,10 @@ def prepare(
     batches = MaskBatches(split.train, spec.training.batch_size, generator(spec.seed, "batches"), affine=affine)
     if split.train.groups is None:
         raise InputError(f"{split.train.name} names no patients, and the result is judged patient by patient")
+    network = build_segmenter(spec.network, split.train, seed=spec.seed).to(device)
+    check_logits(network, split.train, (1, *split.train.image_size), spec.network.backbone)
     trainer = SupervisedTrainer(
-        build_segmenter(spec.network, split.train, seed=spec.seed).to(device),
+        network,
         batches,
         dice_loss,
         **spec.training.trainer_options(),

@@ -14,7 +14,7 @@ from arelu_meta.data.splits import Split
 from arelu_meta.errors import InputError
 from arelu_meta.kinds.classify.run import accuracy_on, classifier_trainer
 from arelu_meta.kinds.execution import Execution
-from arelu_meta.kinds.networks import build_classifier
+from arelu_meta.kinds.networks import build_classifier, check_classifier
 from arelu_meta.kinds.sections import InputSection, OptimizationSection
 from arelu_meta.kinds.session import EVALUATION_SEED, Session, inputs_of_run, machine, open_session, with_pixels
 from arelu_meta.kinds.supervised import training_stage
@@ -46,7 +46,7 @@ def run_transfer(spec: TransferSpec, execution: Execution, bar: progress.Bar) ->
             for name in (spec.domains.source, spec.domains.target)
         )
         _check_same_problem(source, target)
-        build_classifier(spec.network, source.train, seed=spec.seed)  # for its errors, before a run is opened
+        check_classifier(spec, source.train)  # before a run is opened
         with open_session(
             spec,
             execution,

@@ -436,6 +436,17 @@ def test_more_classes_than_the_head_are_wrong_input():
     assert perturbed_model("protonet").probabilities(*support_and_query(4)).shape == (12, 4)
 
 
+def test_labels_in_any_form():
+    support_x, support_y, query_x = support_and_query()
+    model = perturbed_model()
+    expected = model.probabilities(support_x, support_y, query_x)
+    for labels in (support_y.tolist(), support_y.numpy(), support_y.numpy().astype(np.uint8)):
+        assert torch.equal(model.probabilities(support_x, labels, query_x), expected)
+    for labels, message in ((["a"] * 6, "number the classes"), ([0.5, 0.5, 1, 1, 2, 2], r"\[0.5, 1.0, 2.0\]; number")):
+        with pytest.raises(InputError, match=message):
+            model.probabilities(support_x, labels, query_x)
+
+
 def test_images_without_channels_are_refused():
     support_x, support_y, query_x = support_and_query()
     with pytest.raises(InputError, match=r"images are \(9, 28, 28\); the network takes"):

@@ -483,6 +483,15 @@ def test_failing_run_has_failed(tiny_spec: SpecMaker, store: Path, statuses: Cal
         ({"network": {"activation_options": {"alfa": 1}}}, "did you mean 'alpha'"),
         ({"network": {"backbone_options": {"channels": 3}}}, "unknown option of backbone 'mnist_conv': 'channels'"),
         ({"data": {"validation": 0.5, "test": 0.5}}, "leave some to train on"),
+        (
+            {"network": {"backbone": "tests.own_parts:wrong_logits"}},
+            r"gives \(2, 6\) for 2 images; it must give logits",
+        ),
+        (
+            {"network": {"backbone": "tests.own_parts:wrong_size"}},
+            "cannot take images of 1x28x28: .*mat1 and mat2",
+        ),
+        ({"network": {"backbone": "tests.own_parts:no_key"}}, "cannot be built with no options: KeyError: 'width'"),
         ({"training": {"method": "anil", "head": "haed"}}, "unknown layer in `head`: 'haed'; did you mean 'head'"),
     ],
 )

@@ -46,6 +46,17 @@ def test_classes_may_be_any_numbers():
             {"support_x": pixels(2), "support_y": ["a", "b"], "query_x": pixels(2) * 1.0},
             "pixels run from 0 to 255; give floats in",
         ),
+        *(
+            ({"support_x": pixels(2), "support_y": wrong, "query_x": pixels(2)}, "support_y is .*; give one name each")
+            for wrong in (
+                [1, "a"],
+                ["1", 1],
+                ["a", None],
+                [1.0, float("nan")],
+                np.array([1, "1"], dtype=object),
+                [[1], 2],
+            )
+        ),
         (
             {"support_x": pixels(2), "support_y": ["a"], "query_x": pixels(2)},
             r"2 support images have labels \(1,\); give one label each",

@@ -1,5 +1,6 @@
 """Networks of one's own code: their graphs adapt and answer as they do, or they say what is missing."""
 
+import copy
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,9 +12,10 @@ from arelu_meta import backbones
 from arelu_meta.backbones import BackboneEntry
 from arelu_meta.errors import InputError
 from arelu_meta.kinds.few_shot.model import FewShotModel
-from arelu_meta.kinds.few_shot.traced import foreign_classes
+from arelu_meta.kinds.few_shot.settings import LearnerSettings
+from arelu_meta.kinds.few_shot.traced import foreign_code
 from arelu_meta.store.graphs import GRAPH_FILE
-from tests.own_code import Branching, Normed, OwnBackbone, Squareplus
+from tests.own_code import Branching, Normed, OwnBackbone, Squareplus, layers_of_torch
 from tests.tiny_model import CONV4, images, tiny_model
 from tests.tiny_runs import MLFLOW_WARNINGS
 
@@ -25,7 +27,7 @@ OWN = {"backbone": "own", "activation": "tests.own_code:Squareplus"}
 @pytest.fixture(autouse=True)
 def own_backbones() -> Iterator[None]:
     """Backbones that this process alone has registered."""
-    added = {"own": OwnBackbone, "branching": Branching, "normed": Normed}
+    added = {"own": OwnBackbone, "layers": layers_of_torch, "branching": Branching, "normed": Normed}
     for name, target in added.items():
         backbones._REGISTRY.add(BackboneEntry(name, target))
     yield
@@ -35,8 +37,74 @@ def own_backbones() -> Iterator[None]:
 
 
 def test_whose_code_a_network_is():
-    assert foreign_classes(tiny_model(network={"activation": "pau"}).learner.network) == []
-    assert foreign_classes(nn.Sequential(Squareplus(), nn.ReLU(), Squareplus())) == ["tests.own_code:Squareplus"]
+    """By what builds it and by what it is built of; torch's and ours are everywhere."""
+    ours = {"backbone": "conv4", "activation": "torch.nn:Hardswish"}
+    assert foreign_code(LearnerSettings(3, ours), nn.Sequential(nn.ReLU())) == []
+    assert foreign_code(LearnerSettings(3), nn.Sequential(Squareplus(), Squareplus())) == ["tests.own_code:Squareplus"]
+    theirs = {"backbone": "tests.own_code:layers_of_torch", "activation": "registered_elsewhere"}
+    found = foreign_code(LearnerSettings(3, theirs), nn.Sequential(nn.ReLU()))
+    assert found == ["registered_elsewhere", "tests.own_code:layers_of_torch"]
+    assert foreign_code(LearnerSettings(3, {"backbone": "own"}), nn.ReLU()) == ["tests.own_code:OwnBackbone"]
+
+
+@pytest.mark.parametrize(
+    "network",
+    [
+        {"backbone": "tests.own_code:layers_of_torch"},
+        {"backbone": "layers", "activation": "relu"},
+        {"activation": "tests.own_code:leaky"},
+    ],
+    ids=str,
+)
+def test_what_a_function_builds_of_layers_of_torch_travels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, network):
+    model = tiny_model(network=network)
+    support, query = images(6), images(4, seed=1)
+    expected = model.probabilities(support, SUPPORT_Y, query)
+    model.save(str(tmp_path))
+    monkeypatch.setattr("arelu_meta.backbones.build", None)
+    loaded = FewShotModel.load(tmp_path)
+    torch.testing.assert_close(loaded.probabilities(support, SUPPORT_Y, query), expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("method", ["maml", "protonet"])
+def test_a_model_that_travelled_can_be_trained_copied_and_saved_again(tmp_path: Path, method: str):
+    """Where its code is not; with the weights that it has when it is saved."""
+    tiny_model(network=OWN, method=method).save(tmp_path / "first")
+    backbones._REGISTRY.remove("own")
+    loaded = FewShotModel.load(tmp_path / "first")
+    support, query = images(6), images(4, seed=1)
+    before = loaded.probabilities(support, SUPPORT_Y, query)
+    with torch.no_grad():
+        for parameter in loaded.learner.network.parameters():
+            parameter.mul_(1.5)
+    expected = loaded.probabilities(support, SUPPORT_Y, query)
+    assert not torch.allclose(expected, before, atol=1e-3)
+    loaded.save(tmp_path / "second")
+    for model in (copy.deepcopy(loaded), FewShotModel.load(tmp_path / "second")):
+        assert torch.equal(model.probabilities(support, SUPPORT_Y, query), expected)
+
+
+def test_what_a_method_of_ones_own_learned_beside_the_network_stays(tmp_path: Path):
+    """Logits of 7 times the distances instead of 3 times."""
+    model = tiny_model(network=OWN, method="tests.own_code:ScaledProtoNet")
+    with torch.no_grad():
+        model.learner.scale.fill_(7.0)
+    model.save(tmp_path)
+    assert (tmp_path / GRAPH_FILE).is_file()
+    loaded = FewShotModel.load(tmp_path)
+    assert loaded.learner.scale.item() == 7.0
+    support, query = images(6), images(4, seed=1)
+    expected = model.probabilities(support, SUPPORT_Y, query)
+    torch.testing.assert_close(loaded.probabilities(support, SUPPORT_Y, query), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_a_method_of_ones_own_has_to_be_there(tmp_path: Path):
+    tiny_model(method="tests.own_code:ScaledProtoNet").save(tmp_path)
+    path = tmp_path / "few_shot.json"
+    path.write_text(path.read_text().replace("tests.own_code:", "no_such_module:"))
+    message = "needs method 'no_such_module:ScaledProtoNet': methods of one's own are not stored with a model; make it"
+    with pytest.raises(InputError, match=f"{message} importable here: cannot import 'no_such_module'"):
+        FewShotModel.load(tmp_path)
 
 
 METHODS = [{"method": name} for name in ("maml", "fomaml", "anil", "boil", "meta_sgd", "mamlpp", "reptile", "protonet")]
