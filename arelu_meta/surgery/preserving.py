@@ -27,7 +27,7 @@ from arelu_meta.activations.clamped import Clamped
 from arelu_meta.activations.comb import Comb, CombPaper
 from arelu_meta.activations.controls import AReLUFrozen, AReLUUnit, ReLUGain
 from arelu_meta.activations.rrelu import RReLU
-from arelu_meta.kernels.module_internals import has_call_hooks
+from arelu_meta.kernels.module_internals import copy_without_hooks, has_call_hooks
 from arelu_meta.surgery.activation_types import as_function
 from arelu_meta.surgery.parts import Parts
 from arelu_meta.surgery.reachable_code import names_in_forward
@@ -116,7 +116,7 @@ def residual(new: nn.Module, site: CallSite, scale: float = 1.0) -> float | None
         if any(parameter.is_meta for parameter in parameters):
             return None
         channels = max((parameter.numel() for parameter in parameters), default=1)
-        old = copy.deepcopy(old).cpu().double().eval().forward  # not by a call, which hooks would see
+        old = copy_without_hooks(old).cpu().double().eval().forward
     sizes = torch.logspace(-3, 3, 601, dtype=torch.float64)
     x = torch.cat([-sizes.flip(0), sizes])[:, None].expand(-1, channels)
     result = copy.deepcopy(new).double().eval()(x.clone())
