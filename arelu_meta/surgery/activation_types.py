@@ -111,7 +111,8 @@ def module_type(module: nn.Module) -> str | None:
         if not isinstance(known, type) or not issubclass(known, nn.Module) or not isinstance(module, known):
             continue
         # A subclass that computes something else, or holds what would be lost, is looked into instead.
-        if type(module) is known or (type(module).forward is known.forward and not holds_state(module)):
+        kept = type(module).forward is known.forward and not holds_state(module, ("weight",) if name == "prelu" else ())
+        if type(module) is known or kept:
             return "gelu_tanh" if getattr(module, "approximate", "none") == "tanh" else name
     home = type(module)
     return FOREIGN_CLASSES.get(f"{home.__module__}:{home.__qualname__}") or formula_of(module)

@@ -39,7 +39,9 @@ TOLERANCE = 1e-7  # times max(1, |x|); constants are written with ten digits, an
 DERIVATIVE_TOLERANCE = 1e-5  # in float32 the slope of a tanh near 1 has few digits
 with torch.device("cpu"):  # whatever the default is when this is imported
     _FAR = torch.logspace(2, 30, 57, dtype=torch.float64)  # a bound may be at any height
-    SMOOTH_POINTS = torch.cat([torch.linspace(-12, 12, 4001, dtype=torch.float64), torch.tensor([-50.0, 50.0]).double()])
+    SMOOTH_POINTS = torch.cat(
+        [torch.linspace(-12, 12, 4001, dtype=torch.float64), torch.tensor([-50.0, 50.0]).double()]
+    )
     POINTS = torch.cat([SMOOTH_POINTS, -_FAR, _FAR])
     for _kink in (-3.0, 0.0, 3.0, 6.0):  # of relu, relu6, hardswish: either side's derivative is right there
         SMOOTH_POINTS = SMOOTH_POINTS[(SMOOTH_POINTS - _kink).abs() > 1e-3]
@@ -88,9 +90,10 @@ def formula_of(module: nn.Module) -> str | None:
     return known[id(module)][1]
 
 
-def holds_state(module: nn.Module) -> bool:
-    """Tell whether more than a formula would be lost with a module: parameters, buffers, children, a cache, a counter."""
-    if any(True for _ in (*module.children(), *module.parameters(), *module.buffers())):
+def holds_state(module: nn.Module, known: tuple[str, ...] = ()) -> bool:
+    """Tell whether a module has parameters or buffers but those `known`, or children, a cache, a counter."""
+    state = {name for name, _ in (*module.named_parameters(), *module.named_buffers())}
+    if any(True for _ in module.children()) or not state <= {*known}:
         return True
     settings = [value for name, value in vars(module).items() if name not in _DEFAULTS]
     return not all(callable(value) or isinstance(value, _PLAIN) for value in settings)
@@ -105,7 +108,9 @@ def _proved_formula(module: nn.Module) -> str | None:
         found = trace(module, {required[0]: TENSOR})
     except UntraceableError:
         return None
-    if found.obstacle is not None or not all(_on_single_numbers(node) for graph in found.graphs.values() for node in graph.nodes):
+    if found.obstacle is not None or not all(
+        _on_single_numbers(node) for graph in found.graphs.values() for node in graph.nodes
+    ):
         return None
     try:
         computed = [_compute(copy_without_hooks(module).train(training).forward) for training in (True, False)]
@@ -122,7 +127,7 @@ def _proved_formula(module: nn.Module) -> str | None:
 
 
 def _compute(function: Callable[[Tensor], Tensor]) -> list[tuple[Tensor, bool, Tensor]]:
-    """Give values with and without gradients, which code may ask for, and derivatives: points, whether values, results."""
+    """Give points, whether values, and results: derivatives, and values with and without gradients (code may ask)."""
     x = SMOOTH_POINTS.clone().requires_grad_()
     with torch.enable_grad():
         (derivative,) = torch.autograd.grad(function(x * 1.0).sum(), x)
