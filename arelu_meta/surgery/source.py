@@ -72,6 +72,7 @@ def uses_of(module: nn.Module, child: str, depth: int) -> list[str]:
             found.append("other")
             continue
         parents = _parents(tree)
+        held: list[tuple[ast.AST, int]]
         held = [(node, depth) for node in parents if isinstance(node, ast.Attribute) and _is_of_self(node, child)]
         while held:
             node, level = held.pop()
@@ -98,9 +99,9 @@ def names_inside(module: nn.Module) -> set[str]:
                 found.add(ANYTHING)
             elif isinstance(node, ast.Attribute) and not _of_self_or_library(node.value, function):
                 found.add(node.attr)
-            elif isinstance(node, ast.Call) and ast.unparse(node.func) == "getattr" and len(node.args) > 1:
-                if not _of_self_or_library(node.args[0], function):
-                    name = node.args[1]
+            elif isinstance(node, ast.Call) and ast.unparse(node.func) == "getattr":
+                taken, name = node.args[:2]
+                if not _of_self_or_library(taken, function):
                     found.add(str(name.value) if isinstance(name, ast.Constant) else ANYTHING)
         found |= {ANYTHING} if tree is None else set()
     return found
@@ -134,7 +135,7 @@ def _elements(node: ast.AST, parents: dict[ast.AST, ast.AST]) -> list[ast.AST] |
     if isinstance(loop, ast.Call) and isinstance(loop.func, ast.Name) and node in loop.args:
         if loop.func.id == "len":
             return []
-        places = {"enumerate": 1, "zip": loop.args.index(node)}  # type: ignore[arg-type]
+        places = {"enumerate": 1, "zip": loop.args.index(node)}
         node, position = loop, places.get(loop.func.id)
         loop = parents[node] if position is not None or loop.func.id == "reversed" else node
     if not isinstance(loop, (ast.For, ast.comprehension)) or loop.iter is not node:

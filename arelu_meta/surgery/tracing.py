@@ -148,11 +148,9 @@ def _trace_once(module: nn.Module, given: dict[str, Given], inline: frozenset[in
 
 @contextmanager
 def _no_autograd_functions() -> Iterator[None]:
-    """Refuse `autograd.Function.apply`, which runs the function's forward on proxies as if it were plain code.
+    """Refuse `autograd.Function.apply`, which would run the function's forward on proxies and forget its backward."""
 
-    It is written in C and often kept under another name, so that it cannot be replaced while the trace runs.
-    """
-
+    # It is written in C and often kept under another name, so that nothing can take its place.
     def look(_frame: FrameType, event: str, called: Any) -> None:
         owner = getattr(called, "__self__", None) if event == "c_call" and called.__name__ == "apply" else None
         if isinstance(owner, type) and issubclass(owner, torch.autograd.Function):
@@ -164,11 +162,6 @@ def _no_autograd_functions() -> Iterator[None]:
         yield
     finally:
         sys.setprofile(before)
-
-
-def _modes() -> tuple[bool, ...]:
-    """Say what contexts around code change and no graph keeps: gradients, autocast."""
-    return torch.is_grad_enabled(), torch.is_autocast_enabled("cpu"), torch.is_autocast_enabled("cuda")
 
 
 def _is_constant(given: Given) -> bool:
@@ -188,10 +181,7 @@ def _like_given(given: Given, proxy: Any) -> Any:
 
 
 class _NoType:
-    """Refuse `isinstance(proxy, ...)`, which asks for `__class__`, except in torch's code, which knows of proxies.
-
-    Look-ups in dicts and sets ask for the hash.
-    """
+    """Refuse `isinstance(proxy, ...)`, which asks for `__class__`, but in torch's code; and look-ups, by the hash."""
 
     def __hash__(self) -> int:
         if not sys._getframe(1).f_globals.get("__name__", "").startswith("torch."):
@@ -247,10 +237,14 @@ class _BlockTracer(fx.Tracer):
         super().__init__()
         self.given, self.inline = given, inline
         self.thread = threading.get_ident()
-        self.modes, self.obstacle = _modes(), ""
+        self.contexts, self.obstacle = self._contexts(), ""
+
+    def _contexts(self) -> tuple[bool, ...]:
+        """What contexts inside `forward` change, and no graph keeps."""
+        return torch.is_grad_enabled(), torch.is_autocast_enabled("cpu"), torch.is_autocast_enabled("cuda")
 
     def create_node(self, *args: Any, **kwargs: Any) -> fx.Node:
-        if _modes() != self.modes:
+        if self._contexts() != self.contexts:
             self.obstacle = "switches gradients or autocast as it runs"
         return super().create_node(*args, **kwargs)
 
