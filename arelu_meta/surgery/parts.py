@@ -72,11 +72,6 @@ class Around:
     inside: set[str]
     uses: list[str]
 
-    @property
-    def only_calls(self) -> bool:
-        """Whether the module is called wherever it is named."""
-        return set(self.uses) == {"called"}
-
 
 def whole(model: nn.Module, types: frozenset[str]) -> Parts:
     """Take the network as one part.
@@ -164,7 +159,7 @@ def _take(
             raise UntraceableError("is called, and also taken to pieces")
         if named := _named_inside(module, around.inside):
             raise UntraceableError(f"has its {named} named by the code around it")
-        part = _prove(module, path, types, around.only_calls)
+        part = _prove(module, path, types, set(around.uses) == {"called"})
     except UntraceableError as error:
         return [(module, str(error))]
     except UnprovedError as error:

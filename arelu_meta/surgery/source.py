@@ -23,12 +23,16 @@ _REPEATED = (ast.For, ast.AsyncFor, ast.While, ast.ListComp, ast.SetComp, ast.Di
 
 
 @functools.cache
-def syntax_tree(function: types.FunctionType) -> ast.Module | None:
-    """Parse the source of a function; None where there is none. `swap` forgets it after each network."""
+def syntax_of(function: types.FunctionType) -> dict[ast.AST, ast.AST] | None:
+    """Parse the source of a function: every piece of syntax with the one around it; None where there is no source.
+
+    `swap` forgets it after each network.
+    """
     try:
-        return ast.parse(textwrap.dedent(inspect.getsource(function)))
+        tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
     except (OSError, TypeError, SyntaxError):
         return None
+    return {below: node for node in ast.walk(tree) for below in ast.iter_child_nodes(node)}
 
 
 def calls_once(module: nn.Module, child: str) -> bool:
@@ -42,10 +46,9 @@ def calls_once(module: nn.Module, child: str) -> bool:
     others = [function for function in functions_of(module) if function is not forward]
     if any({child, *DYNAMIC} & set(code_names(function.__code__)) for function in others):
         return False
-    tree = syntax_tree(forward)
-    if tree is None:
+    parents = syntax_of(forward)
+    if parents is None:
         return False
-    parents = _parents(tree)
     named = [node for node in parents if isinstance(node, ast.Name) and node.id in ("self", *DYNAMIC)]
     uses = [node for node in parents if isinstance(node, ast.Attribute) and node.attr in (child, *DYNAMIC)]
     uses = [node for node in uses if not _asks_for_none(parents[node])]
@@ -67,11 +70,10 @@ def uses_of(module: nn.Module, child: str, depth: int) -> list[str]:
     """
     found: list[str] = ["other"] if "forward" in vars(module) else []
     for function in functions_of(module):
-        tree = syntax_tree(function)
-        if tree is None:
+        parents = syntax_of(function)
+        if parents is None:
             found.append("other")
             continue
-        parents = _parents(tree)
         held: list[tuple[ast.AST, int]]
         held = [(node, depth) for node in parents if isinstance(node, ast.Attribute) and _is_of_self(node, child)]
         while held:
@@ -93,8 +95,8 @@ def names_inside(module: nn.Module) -> set[str]:
     """Names of attributes that the code of a module takes of other objects than `self`: act of `self.part.act`."""
     found: set[str] = {ANYTHING} if "forward" in vars(module) else set()
     for function in functions_of(module):
-        tree = syntax_tree(function)
-        for node in ast.walk(tree) if tree is not None else ():
+        nodes = syntax_of(function)
+        for node in nodes or ():
             if isinstance(node, ast.Attribute) and node.attr in DYNAMIC:
                 found.add(ANYTHING)
             elif isinstance(node, ast.Attribute) and not _of_self_or_library(node.value, function):
@@ -103,7 +105,7 @@ def names_inside(module: nn.Module) -> set[str]:
                 taken, name = node.args[:2]
                 if not _of_self_or_library(taken, function):
                     found.add(str(name.value) if isinstance(name, ast.Constant) else ANYTHING)
-        found |= {ANYTHING} if tree is None else set()
+        found |= {ANYTHING} if nodes is None else set()
     return found
 
 
@@ -115,8 +117,8 @@ def compared_by_identity(module: nn.Module) -> set[str]:
     found: set[str] = set()
     blocks = {type(child): child for child in module.modules() if not from_torch(type(child))}
     for function in {function for block in blocks.values() for function in functions_of(block)}:
-        tree = syntax_tree(function)
-        for node in ast.walk(tree) if tree is not None else ():
+        nodes = syntax_of(function)
+        for node in nodes or ():
             if not isinstance(node, ast.Compare) or not any(isinstance(o, (ast.Is, ast.IsNot)) for o in node.ops):
                 continue
             (other,) = node.comparators[:1]
@@ -147,10 +149,6 @@ def _elements(node: ast.AST, parents: dict[ast.AST, ast.AST]) -> list[ast.AST] |
         return None
     loads = [name for name in parents if isinstance(name, ast.Name) and name.id == target.id]
     return [name for name in loads if isinstance(name.ctx, ast.Load)]
-
-
-def _parents(tree: ast.AST) -> dict[ast.AST, ast.AST]:
-    return {below: node for node in ast.walk(tree) for below in ast.iter_child_nodes(node)}
 
 
 def _is_of_self(node: ast.Attribute, name: str) -> bool:

@@ -21,7 +21,7 @@ from arelu_meta.surgery.reachable_code import class_may_apply, is_wrapper
 from arelu_meta.surgery.report import OldForward, OldModule, OldWeight, SiteReport, SwapReport, activation_label
 from arelu_meta.surgery.rewriting import ForwardText, current_forward, rewrite_block
 from arelu_meta.surgery.sites import CallSite
-from arelu_meta.surgery.source import syntax_tree
+from arelu_meta.surgery.source import syntax_of
 from arelu_meta.surgery.traced_model import UnprovedError, join_path
 
 Where = str | Callable[[str], bool] | None
@@ -62,7 +62,7 @@ def swap(
     if parts not in ("auto", None):
         raise InputError(f'`parts` is "auto" or None, not {parts!r}')
     class_may_apply.cache_clear()  # classes may have changed since
-    syntax_tree.cache_clear()
+    syntax_of.cache_clear()
     types = types_to_replace(from_, to)
     _check_swappable(model, activations.build(to, **options), to)
     try:

@@ -237,14 +237,14 @@ class _BlockTracer(fx.Tracer):
         super().__init__()
         self.given, self.inline = given, inline
         self.thread = threading.get_ident()
-        self.contexts, self.obstacle = self._contexts(), ""
-
-    def _contexts(self) -> tuple[bool, ...]:
-        """What contexts inside `forward` change, and no graph keeps."""
-        return torch.is_grad_enabled(), torch.is_autocast_enabled("cpu"), torch.is_autocast_enabled("cuda")
+        self.contexts: tuple[bool, ...] = ()
+        self.obstacle = ""
 
     def create_node(self, *args: Any, **kwargs: Any) -> fx.Node:
-        if self._contexts() != self.contexts:
+        # What contexts inside `forward` change, and no graph keeps; the first node is made before it runs.
+        contexts = (torch.is_grad_enabled(), torch.is_autocast_enabled("cpu"), torch.is_autocast_enabled("cuda"))
+        self.contexts = self.contexts or contexts
+        if contexts != self.contexts:
             self.obstacle = "switches gradients or autocast as it runs"
         return super().create_node(*args, **kwargs)
 
