@@ -37,12 +37,15 @@ def clamp_output(activation: nn.Module, maximum: float) -> nn.Module:
         maximum: the bound
 
     Returns:
-        The same object, now of a subclass of its class.
+        The same object, now of a subclass of its class; of two bounds the lower one holds.
 
     >>> import torch
     >>> clamp_output(nn.ReLU(), 6.0)(torch.tensor([-1.0, 2.0, 9.0])).tolist()
     [0.0, 2.0, 6.0]
     """
+    if isinstance(activation, Clamped):
+        activation.maximum = min(activation.maximum, maximum)
+        return activation
     activation.__class__ = _clamped_class(type(activation))
     activation.maximum = maximum  # type: ignore[assignment]
     return activation

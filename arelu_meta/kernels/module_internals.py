@@ -1,5 +1,6 @@
 """What `nn.Module` keeps under private names: its hooks, and the network inside a compiled one."""
 
+import copy
 from collections import OrderedDict
 from typing import Any
 
@@ -39,6 +40,14 @@ def move_call_hooks(old: nn.Module, new: nn.Module) -> None:
         setattr(new, name, hooks)
         setattr(old, name, OrderedDict())
     new._is_full_backward_hook, old._is_full_backward_hook = old._is_full_backward_hook, None
+
+
+def copy_without_hooks(module: nn.Module) -> nn.Module:
+    """Copy a module deeply, but for its hooks: one that is a method would bring its owner along, open files and all."""
+    bare = copy.copy(module)
+    for name in CALL_HOOKS:
+        vars(bare)[name] = OrderedDict()
+    return copy.deepcopy(bare)
 
 
 def is_compiled(module: nn.Module) -> bool:

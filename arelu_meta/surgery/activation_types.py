@@ -20,7 +20,7 @@ from torch import fx, nn
 from arelu_meta import activations
 from arelu_meta.activations import ACTIVATION_MARK
 from arelu_meta.errors import InputError, unknown
-from arelu_meta.surgery.formulas import formula_of
+from arelu_meta.surgery.formulas import formula_of, holds_state
 
 ALIASES = {"silu": "swish", "hard_swish": "hardswish"}
 # Each type: torch's module, functions, methods of tensors.
@@ -89,7 +89,10 @@ def types_to_replace(from_: str | Iterable[str] | None, to: object) -> frozenset
     """Turn `from_` into types; None means what stands between layers, but not what is put there."""
     if from_ is None:
         return BETWEEN_LAYERS - {ALIASES.get(str(to), str(to))}
-    chosen = frozenset(ALIASES.get(name, name) for name in ([from_] if isinstance(from_, str) else from_))
+    listed = [from_] if isinstance(from_, str) else list(from_) if isinstance(from_, Iterable) else [from_]
+    if not all(isinstance(name, str) for name in listed):
+        raise InputError(f"`from_` is the name of an activation, several, or None, not {from_!r}")
+    chosen = frozenset(ALIASES.get(name, name) for name in listed)
     if not chosen:
         raise InputError("`from_` is empty; name activations to replace, or leave it out")
     known = {*_TYPES, *activations.names()}
@@ -105,10 +108,11 @@ def module_type(module: nn.Module) -> str | None:
     if isinstance(mark, str):
         return ALIASES.get(mark, mark)
     for known, name in CALLS.items():
-        # A subclass with a forward of its own computes something else, and is looked into instead.
-        if not isinstance(known, type) or not issubclass(known, nn.Module):
+        if not isinstance(known, type) or not issubclass(known, nn.Module) or not isinstance(module, known):
             continue
-        if isinstance(module, known) and type(module).forward is known.forward:
+        # A subclass that computes something else, or holds what would be lost, is looked into instead.
+        kept = type(module).forward is known.forward and not holds_state(module, ("weight",) if name == "prelu" else ())
+        if type(module) is known or kept:
             return "gelu_tanh" if getattr(module, "approximate", "none") == "tanh" else name
     home = type(module)
     return FOREIGN_CLASSES.get(f"{home.__module__}:{home.__qualname__}") or formula_of(module)

@@ -3,7 +3,8 @@
 A part is a module below a block that no trace follows. What its caller gives it is unknown, so a part is proved for
 every kind of argument: a tensor or None, True or False. It is proved if all of them lead to the same call sites; then
 every activation is called once in each call of the part, however often the part itself runs. A part that holds a block
-which is also called from elsewhere is not taken, and none is taken inside another.
+which is also called from elsewhere, or of which the code around names something inside, is not taken, and none is taken
+inside another. One that the code around does more with than to call it keeps its forward, and its weights.
 
 Where the block around an activation module cannot be traced, the module alone is a part if the source of that block
 calls it at one place, outside of loops.
@@ -16,16 +17,22 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from torch import fx, nn
+from torch import Tensor, fx, nn
 
 from arelu_meta.surgery.activation_types import module_type
-from arelu_meta.surgery.reachable_code import activations_in_code, calls_once, cannot_apply, concealment, is_torch
+from arelu_meta.surgery.reachable_code import activations_in_code, cannot_apply, concealment, is_torch
 from arelu_meta.surgery.report import LeftReport
 from arelu_meta.surgery.sites import CallSite, call_sites
+from arelu_meta.surgery.source import ANYTHING, calls_once, compared_by_identity, names_inside, uses_of
 from arelu_meta.surgery.traced_model import TracedBlock, TracedModel, UnprovedError, join_path
 from arelu_meta.surgery.tracing import TENSOR, Given, Trace, UntraceableError
 
 _LIKE_ACTIVATIONS = r".*(relu|elu|swish|silu|mish)\d?(activation|act)?"
+# Words of annotations that leave nothing to ask a value but what a trace refuses, or is tried with both answers.
+_TENSORS_OR_NUMBERS = {
+    *("class", "torch", "typing", "inspect", "_empty", "Optional", "Union", "None", "NoneType", "float", "int", "bool"),
+    *("Tensor", "FloatTensor", "LongTensor", "IntTensor", "BoolTensor", "tuple", "Tuple", "list", "List", "Size"),
+}
 _MOST_ARGUMENT_KINDS = 16  # traces of one part
 
 
@@ -58,6 +65,14 @@ class Parts:
         return [part.traced for part in self.proved if part.traced is not None]
 
 
+@dataclass
+class Around:
+    """What code around a module does: names that it takes of other objects, and its uses of the module itself."""
+
+    inside: set[str]
+    uses: list[str]
+
+
 def whole(model: nn.Module, types: frozenset[str]) -> Parts:
     """Take the network as one part.
 
@@ -87,13 +102,31 @@ def find_parts(model: nn.Module, types: frozenset[str], refused: UnprovedError) 
         for name, child in block.named_modules(remove_duplicate=False):
             if not name or "." in name:
                 continue
+            around = _around(model, found.unproved, paths[id(child)])
             if module_type(child) in types:
-                _take_single(found, block, path, name, child)
+                _take_single(found, block, path, name, child, around)
             elif id(child) not in seen and not cannot_apply(child, types):
                 seen.add(id(child))
-                below += _take(found, child, paths, types)
+                below += _take(found, child, paths, types, around)
         waiting += reversed(below)
     return found
+
+
+def _around(model: nn.Module, unproved: list[nn.Module], paths: list[str]) -> "Around":
+    """Read what the code around a module does with it and with what is inside."""
+    steps = [path.split(".") for path in paths]
+    holders = {id(model.get_submodule(".".join(step[:end]))) for step in steps for end in range(len(step))}
+    code = [block for block in unproved if id(block) in holders]
+    inside = set[str]().union(*(names_inside(block) for block in code if not is_torch(type(block))))
+    uses: list[str] = []
+    for step in steps:
+        depth, owner = 0, model.get_submodule(".".join(step[:-1]))
+        while type(owner).forward is nn.Module.forward and len(step) > depth + 1:  # a list or dict of modules
+            depth += 1
+            owner = model.get_submodule(".".join(step[: -1 - depth]))
+        # torch's own containers and wrappers call what they hold.
+        uses += ["called"] if is_torch(type(owner)) else uses_of(owner, step[-1 - depth], depth) or ["other"]
+    return Around(inside, uses)
 
 
 def unknown_activations(model: nn.Module, sites: list[str]) -> list[LeftReport]:
@@ -109,7 +142,7 @@ def unknown_activations(model: nn.Module, sites: list[str]) -> list[LeftReport]:
 
 
 def _take(
-    found: Parts, module: nn.Module, paths: dict[int, list[str]], types: frozenset[str]
+    found: Parts, module: nn.Module, paths: dict[int, list[str]], types: frozenset[str], around: Around
 ) -> list[tuple[nn.Module, str]]:
     """Add a module to the parts; else give it back, with the reason, to be looked into."""
     path = paths[id(module)][0]
@@ -122,7 +155,11 @@ def _take(
         outside = _called_from_elsewhere(module, paths)
         if outside is not None:
             raise UntraceableError(f"holds {outside}, which is called from elsewhere, too")
-        part = _prove(module, path, types)
+        if "indexed" in around.uses and len(around.uses) > 1:
+            raise UntraceableError("is called, and also taken to pieces")
+        if named := _named_inside(module, around.inside):
+            raise UntraceableError(f"has its {named} named by the code around it")
+        part = _prove(module, path, types, set(around.uses) == {"called"})
     except UntraceableError as error:
         return [(module, str(error))]
     except UnprovedError as error:
@@ -141,7 +178,17 @@ def _called_from_elsewhere(module: nn.Module, paths: dict[int, list[str]]) -> st
     return None
 
 
-def _prove(module: nn.Module, path: str, types: frozenset[str]) -> Part:
+def _named_inside(module: nn.Module, names: set[str]) -> str | None:
+    """Name a method, or what holds activations, inside a part that the code around it may name; layers it may."""
+    inside = {name for cls in type(module).__mro__ if not is_torch(cls) for name in vars(cls) if name[:2] != "__"}
+    for path, child in module.named_modules():
+        if path and (module_type(child) is not None or not is_torch(type(child)) or any(child.children())):
+            inside.add(path.rpartition(".")[2])
+    found = sorted(inside - {"forward"} if ANYTHING in names else inside & names - {"forward"})
+    return found[0] if found else None
+
+
+def _prove(module: nn.Module, path: str, types: frozenset[str], only_called: bool) -> Part:
     """Trace a part with every kind of arguments, and hold the call sites of each to those of the first."""
     kinds = list(_argument_kinds(module))
     proofs: list[tuple[TracedModel, list[CallSite]]] = []
@@ -160,12 +207,26 @@ def _prove(module: nn.Module, path: str, types: frozenset[str]) -> Part:
     for _, others in proofs[1:]:
         if [_features(site) for site in others] != [_features(site) for site in sites]:
             raise UntraceableError("calls activations that depend on its arguments")
+    _check_identity(module, sites, types)
     for site in sites:
+        if not site.by_module and not only_called:
+            raise UntraceableError("would have to be written anew, and its caller does more than to call it")
         if not site.by_module and len(proofs) > 1:
             raise UntraceableError("would have to be written anew for each kind of its arguments")
         if not site.by_module and site.block.trace.obstacle is not None:
             raise UntraceableError(site.block.trace.obstacle)
-    return Part(path, sites, traced, foldable=len(proofs) == 1)
+    return Part(path, sites, traced, foldable=len(proofs) == 1 and only_called)
+
+
+def _check_identity(module: nn.Module, sites: list[CallSite], types: frozenset[str]) -> None:
+    """Refuse where `is None` is asked of more than arguments, and an activation could stand on the side not seen."""
+    if compared_by_identity(module) <= set(inspect.signature(type(module).forward).parameters):
+        return
+    seen = {id(site.module) for site in sites}
+    unseen = any(module_type(child) in types and id(child) not in seen for child in module.modules())
+    by_function = any(activations_in_code(child, types) for child in module.modules() if not is_torch(type(child)))
+    if unseen or by_function or not all(site.by_module for site in sites):
+        raise UntraceableError("asks whether a value is None that may come with its arguments")
 
 
 def _features(site: CallSite) -> tuple[Any, ...]:
@@ -175,12 +236,18 @@ def _features(site: CallSite) -> tuple[Any, ...]:
 def _argument_kinds(module: nn.Module) -> Iterator[dict[str, Given]]:
     """Give every combination of what a caller may pass: TENSOR stands for any value that a trace can carry."""
     choices: dict[str, tuple[Given, ...]] = {}
+    asked = compared_by_identity(module)
     for position, parameter in enumerate(list(inspect.signature(type(module).forward).parameters.values())[1:]):
         default, annotation = parameter.default, str(parameter.annotation)
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             raise UntraceableError(f"takes {parameter}, whatever its caller gives")
+        plain = default in (parameter.empty, None) or isinstance(default, (bool, int, float, Tensor))
+        if not plain or set(re.findall(r"\w+", annotation)) - _TENSORS_OR_NUMBERS:
+            raise UntraceableError(f"takes {parameter}, which may be no tensor")
         unknown = position > 0 and default is parameter.empty and parameter.annotation is parameter.empty
-        optional = unknown or default is None or "None" in annotation or "Optional" in annotation
+        optional = (
+            unknown or parameter.name in asked or default is None or "None" in annotation or "Optional" in annotation
+        )
         values = (False, True) if isinstance(default, bool) or "bool" in annotation else (TENSOR,)
         choices[parameter.name] = (*values, None) if optional else values
     combined = list(itertools.islice(itertools.product(*choices.values()), _MOST_ARGUMENT_KINDS + 1))
@@ -189,12 +256,12 @@ def _argument_kinds(module: nn.Module) -> Iterator[dict[str, Given]]:
     return (dict(zip(choices, values, strict=True)) for values in combined)
 
 
-def _take_single(found: Parts, block: nn.Module, path: str, leaf: str, activation: nn.Module) -> None:
+def _take_single(found: Parts, block: nn.Module, path: str, leaf: str, activation: nn.Module, around: Around) -> None:
     """Add an activation module of a block that cannot be traced, or say why it stays."""
     kind, name = str(module_type(activation)), join_path(path, leaf)
     if getattr(activation, "inplace", False):
         found.left.append(LeftReport(name, "overwrites its input, which others may read", (kind,)))
-    elif not calls_once(block, leaf):
+    elif not calls_once(block, leaf) or around.inside & {leaf, ANYTHING}:
         found.left.append(LeftReport(name, "is not called at one place of its block's source", (kind,)))
     else:
         graph = fx.Graph()

@@ -27,11 +27,12 @@ from arelu_meta.activations.clamped import Clamped
 from arelu_meta.activations.comb import Comb, CombPaper
 from arelu_meta.activations.controls import AReLUFrozen, AReLUUnit, ReLUGain
 from arelu_meta.activations.rrelu import RReLU
-from arelu_meta.kernels.module_internals import has_call_hooks
+from arelu_meta.kernels.module_internals import copy_without_hooks, has_call_hooks
 from arelu_meta.surgery.activation_types import as_function
 from arelu_meta.surgery.parts import Parts
 from arelu_meta.surgery.reachable_code import names_in_forward
 from arelu_meta.surgery.sites import CallSite
+from arelu_meta.surgery.source import DYNAMIC
 from arelu_meta.surgery.traced_model import MODES, TracedBlock
 
 BETA = -8.0
@@ -48,6 +49,7 @@ _PASSING_LAYERS = (
     *(nn.AdaptiveMaxPool1d, nn.AdaptiveMaxPool2d, nn.AdaptiveMaxPool3d),
 )
 _PASSING_FUNCTIONS = (torch.flatten, F.dropout, F.max_pool2d, F.avg_pool2d, F.adaptive_avg_pool2d)
+_READING_ALL = {"parameters", "named_parameters", "state_dict", *DYNAMIC}
 _PASSING_METHODS = ("flatten", "view", "reshape", "contiguous", "mean")
 
 
@@ -116,7 +118,7 @@ def residual(new: nn.Module, site: CallSite, scale: float = 1.0) -> float | None
         if any(parameter.is_meta for parameter in parameters):
             return None
         channels = max((parameter.numel() for parameter in parameters), default=1)
-        old = copy.deepcopy(old).cpu().double().eval().forward  # not by a call, which hooks would see
+        old = copy_without_hooks(old).cpu().double().eval().forward
     sizes = torch.logspace(-3, 3, 601, dtype=torch.float64)
     x = torch.cat([-sizes.flip(0), sizes])[:, None].expand(-1, channels)
     result = copy.deepcopy(new).double().eval()(x.clone())
@@ -132,9 +134,8 @@ class FoldingTargets:
         self.own = {key for key, count in owners.items() if count == 1}
         self.calls = sum((traced.layer_calls for traced in parts.traced), Counter[int]())
         self.blocks = {id(site.block) for part in parts.proved if part.foldable for site in part.sites}
-        # Names in code that no trace follows, where that may read weights.
-        used = [set(names_in_forward(block)) for block in parts.unproved]
-        self.named_outside = set[str]().union(*(names for names in used if "weight" in names))
+        # Names in code that no trace follows, which may call or read a layer that has such a name.
+        self.named_outside = set[str]().union(*(names_in_forward(block) for block in parts.unproved))
         # Parameters that some forward pass reads itself, past the layer that holds them.
         for block in (block for traced in parts.traced for block in traced.blocks):
             for node in (node for mode in MODES for node in block.nodes(mode) if node.op == "get_attr"):
@@ -144,7 +145,9 @@ class FoldingTargets:
 
     def layer(self, site: CallSite) -> str | None:
         """Name the layer, the same in training and in evaluation; None where there is no such layer."""
-        if id(site.block) not in self.blocks or (site.module is not None and has_call_hooks(site.module)):
+        if self.named_outside & _READING_ALL or id(site.block) not in self.blocks:
+            return None
+        if site.module is not None and has_call_hooks(site.module):
             return None
         nodes = [(mode, node) for mode, node in site.nodes.items() if node is not None]
         layers = {self._follow(site.block, mode, node) for mode, node in nodes}

@@ -2,15 +2,12 @@
 
 `cannot_apply` proves an absence: no function or method that a module's classes, or the Python functions they reach,
 could call bears an activation's name, and no module below it is one. Attention written with branches on shapes is the
-common case. `activations_in_code` lists what a block may call by function or method, and `calls_once` proves that a
-block calls a child at one place, once, whatever its arguments are.
+common case. `activations_in_code` lists what a block may call by function or method, or make as it runs.
 """
 
-import ast
 import dis
 import functools
-import inspect
-import textwrap
+import itertools
 import types
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any
@@ -19,13 +16,11 @@ import torch
 import torch.nn.functional as F
 from torch import fx, nn
 
-from arelu_meta.kernels.module_internals import CHILDREN, is_compiled
-from arelu_meta.surgery.activation_types import CALLS, module_type
+from arelu_meta.kernels.module_internals import is_compiled
+from arelu_meta.surgery.activation_types import CALLS, FOREIGN_CLASSES, module_type
 
-# By these, code reaches children without their names.
-_DYNAMIC = ("children", "modules", "named_children", "named_modules", "get_submodule", "getattr", "vars", CHILDREN)
+LOOKED_UP = "a function looked up by name"  # getattr(F, name)
 _DEFAULTS = frozenset(vars(nn.Module()))
-_REPEATED = (ast.For, ast.AsyncFor, ast.While, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.Lambda)
 
 
 def cannot_apply(module: nn.Module, chosen: frozenset[str]) -> bool:
@@ -36,7 +31,7 @@ def cannot_apply(module: nn.Module, chosen: frozenset[str]) -> bool:
             return False
         if is_torch(kind):
             continue
-        if class_may_apply(kind, chosen) or any(True for _ in _reached(_own_values(child), chosen)):
+        if class_may_apply(kind, chosen) or activations_in_code(child, chosen):
             return False
     return True
 
@@ -44,84 +39,60 @@ def cannot_apply(module: nn.Module, chosen: frozenset[str]) -> bool:
 @functools.cache
 def class_may_apply(module_class: type[Any], chosen: frozenset[str]) -> bool:
     """Tell whether any code of a class could apply one of these types; `swap` forgets it after each network."""
-    members = [item for cls in module_class.__mro__ if not _from_torch(cls) for item in vars(cls).items()]
+    members = [item for cls in module_class.__mro__ if not from_torch(cls) for item in vars(cls).items()]
     starts = [value for name, value in members if name != "__init__"]  # has run
-    return any(True for _ in _reached(starts, chosen))
+    # Methods that made children have run, too: classes of activations count in the code of `forward` alone.
+    return any(True for _ in _reached(starts, _names_in_code(chosen), chosen))
 
 
 def activations_in_code(module: nn.Module, chosen: frozenset[str]) -> list[str]:
-    """Names of functions and methods of these types in the code that `forward` of this module reaches.
+    """Names of functions, methods and classes of these types in the code that `forward` of this module reaches.
 
     Children that bear such a name are called by it and do not count; nor does what their own `forward` calls.
     """
-    functions, children = functions_of(module), {name for name, _ in module.named_children()}
+    names, functions = _names_in_code(chosen), functions_of(module)
+    made = names | {call.__name__ for call, name in CALLS.items() if isinstance(call, type) and name in chosen}
+    children = {name for name, _ in module.named_children()}
     found: set[str] = set()
-    values = _own_values(module)
+    values: list[Any] = []
     for function in functions:
-        used = set(_code_names(function.__code__, children))
-        found |= used & _names_in_code(chosen)
+        used = _names_used(function, children)
+        found |= used & made
         values += _values_used(function, used)
-    return sorted(found.union(_reached(values, chosen, {id(function) for function in functions})))
+    # The class itself, which `super` names, has made its children already.
+    known = {id(value) for value in (*functions, *type(module).__mro__)}
+    return sorted(
+        found.union(_reached(values, made, chosen, known), _reached(_own_values(module), names, chosen, known))
+    )
 
 
 def names_in_forward(module: nn.Module) -> set[str]:
     """Names that `forward` and the methods it uses load."""
-    return {name for function in functions_of(module) for name in _code_names(function.__code__)}
+    return {name for function in functions_of(module) for name in code_names(function.__code__)}
 
 
 def functions_of(module: nn.Module) -> list[types.FunctionType]:
     """List `forward`, what decorators have wrapped, and the methods whose names these use, also of modules below."""
-    classes = {cls for child in module.modules() for cls in type(child).__mro__ if not _from_torch(cls)}
+    classes = {cls for child in module.modules() for cls in type(child).__mro__ if not from_torch(cls)}
     waiting: list[Any] = [type(module).forward, type(module).__call__]
     found: list[types.FunctionType] = []
     while waiting:
         function = _unwrap(waiting.pop())
-        if not isinstance(function, types.FunctionType) or _from_torch(function) or function in found:
+        if not isinstance(function, types.FunctionType) or from_torch(function) or function in found:
             continue
         found.append(function)
-        names = set(_code_names(function.__code__)) - {"forward"}
+        names = set(code_names(function.__code__))
+        if names & {"super", "forward"}:
+            waiting += [vars(cls)["forward"] for cls in type(module).__mro__ if "forward" in vars(cls)]
+        names.discard("forward")
         waiting += [vars(cls)[name] for cls in classes for name in names if name in vars(cls)]
         waiting.append(getattr(function, "__wrapped__", None))
     return found
 
 
-def calls_once(module: nn.Module, child: str) -> bool:
-    """Tell whether one call of the module calls `self.child` once at most, at one place of its source.
-
-    No loop is around the call, no other code of the class uses the name, and `self` goes nowhere else.
-    """
-    if "forward" in vars(module):  # of the instance, not that of the source
-        return False
-    forward = inspect.unwrap(type(module).forward)
-    others = [function for function in functions_of(module) if function is not forward]
-    if any({child, *_DYNAMIC} & set(_code_names(function.__code__)) for function in others):
-        return False
-    try:
-        tree = ast.parse(textwrap.dedent(inspect.getsource(forward)))
-    except (OSError, TypeError, SyntaxError):
-        return False
-    parents = {below: node for node in ast.walk(tree) for below in ast.iter_child_nodes(node)}
-    named = [node for node in parents if isinstance(node, ast.Name) and node.id in ("self", *_DYNAMIC)]
-    uses = [node for node in parents if isinstance(node, ast.Attribute) and node.attr in (child, *_DYNAMIC)]
-    uses = [node for node in uses if not _asks_for_none(parents[node])]
-    if not all(isinstance(parents[node], ast.Attribute) for node in named) or len(uses) != 1:
-        return False
-    around: list[ast.AST] = [uses[0]]
-    while around[-1] in parents:
-        around.append(parents[around[-1]])
-    call = around[1]
-    at_one_place = isinstance(call, ast.Call) and call.func is uses[0] and ast.unparse(uses[0]) == f"self.{child}"
-    inside_functions = sum(isinstance(node, ast.FunctionDef) for node in around)
-    return at_one_place and inside_functions == 1 and not any(isinstance(node, _REPEATED) for node in around)
-
-
-def _asks_for_none(node: ast.AST) -> bool:
-    return isinstance(node, ast.Compare) and all(isinstance(operation, (ast.Is, ast.IsNot)) for operation in node.ops)
-
-
 def may_apply(function: Callable[..., Any], chosen: frozenset[str]) -> bool:
     """Tell whether a function that a trace keeps whole (`torch.fx.wrap`) could apply one of these types."""
-    return any(True for _ in _reached([function], chosen))
+    return any(True for _ in _reached([function], _names_in_code(chosen), chosen))
 
 
 def concealment(module: nn.Module) -> str | None:
@@ -154,10 +125,12 @@ def _names_in_code(chosen: frozenset[str]) -> frozenset[str]:
     chosen |= {"gelu"} if "gelu_tanh" in chosen else set()  # one function, told apart by its argument
     calls = [call for call, name in CALLS.items() if name in chosen and not isinstance(call, type)]
     names = {name for space in (F, torch) for name, value in vars(space).items() if any(value is f for f in calls)}
+    names.add(LOOKED_UP)
     return frozenset(names | {call if isinstance(call, str) else getattr(call, "__name__", "") for call in calls})
 
 
-def _from_torch(value: Any) -> bool:
+def from_torch(value: Any) -> bool:
+    """Tell code of torch, or of Python, from that of others."""
     home = getattr(value, "__module__", None) or ""
     return home == "builtins" or home.partition(".")[0] == "torch"
 
@@ -167,9 +140,11 @@ def _own_values(module: nn.Module) -> list[Any]:
     return [value for name, value in vars(module).items() if name not in _DEFAULTS]
 
 
-def _reached(starts: Iterable[Any], chosen: frozenset[str], known: Iterable[int] = ()) -> Iterator[str]:
+def _reached(
+    starts: Iterable[Any], names: frozenset[str], chosen: frozenset[str], known: Iterable[int] = ()
+) -> Iterator[str]:
     """Follow callables into the code that they run, but for those of the ids `known`; give the activations met."""
-    names, waiting, seen = _names_in_code(chosen), list(starts), set(known)
+    waiting, seen = list(starts), set(known)
     while waiting:
         value = _unwrap(waiting.pop())
         if id(value) in seen:
@@ -178,7 +153,9 @@ def _reached(starts: Iterable[Any], chosen: frozenset[str], known: Iterable[int]
         if callable(value) and (name := getattr(value, "__name__", None)) in names:
             yield str(name)
         elif isinstance(value, type):
-            waiting += [] if _from_torch(value) else vars(value).values()
+            if FOREIGN_CLASSES.get(f"{value.__module__}:{value.__qualname__}") in chosen:
+                yield value.__name__
+            waiting += [] if from_torch(value) else vars(value).values()
         elif isinstance(value, nn.Module):  # one that is no child: a global
             if (kind := module_type(value)) in chosen:
                 yield str(kind)
@@ -188,8 +165,8 @@ def _reached(starts: Iterable[Any], chosen: frozenset[str], known: Iterable[int]
             held = dict.values(value) if isinstance(value, dict) else value
             items = held.values() if isinstance(held, Mapping) else held
             waiting += [item for item in items if callable(item) or isinstance(item, tuple)]
-        elif isinstance(value, types.FunctionType) and not _from_torch(value):
-            used = set(_code_names(value.__code__))
+        elif isinstance(value, types.FunctionType) and not from_torch(value):
+            used = _names_used(value)
             yield from used & names
             waiting += _values_used(value, used)
 
@@ -205,6 +182,17 @@ def _values_used(function: types.FunctionType, used: set[str]) -> list[Any]:
     return values
 
 
+def _names_used(function: types.FunctionType, children: Collection[str] = ()) -> set[str]:
+    """Names that a function loads, and `LOOKED_UP` where it asks torch for a function by name."""
+    used = set(code_names(function.__code__, children))
+    if "getattr" in used:
+        loads = [each.argval for each in dis.get_instructions(function.__code__) if each.opname.startswith("LOAD")]
+        spaces = [function.__globals__.get(after) for load, after in itertools.pairwise(loads) if load == "getattr"]
+        if any(isinstance(space, types.ModuleType) and space.__name__.partition(".")[0] == "torch" for space in spaces):
+            used.add(LOOKED_UP)
+    return used
+
+
 def _unwrap(value: Any) -> Any:
     """Take off partial, staticmethod, property and bound methods."""
     while True:
@@ -218,7 +206,7 @@ def _unwrap(value: Any) -> Any:
             return value
 
 
-def _code_names(code: types.CodeType, children: Collection[str] = ()) -> Iterator[str]:
+def code_names(code: types.CodeType, children: Collection[str] = ()) -> Iterator[str]:
     """Names that code loads, but for `self.child` of the children given."""
     if not children:
         yield from code.co_names
@@ -232,4 +220,4 @@ def _code_names(code: types.CodeType, children: Collection[str] = ()) -> Iterato
             before = instruction
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
-            yield from _code_names(constant, children)
+            yield from code_names(constant, children)

@@ -9,10 +9,11 @@ import torch
 from torch import nn
 
 from arelu_meta import activations
-from arelu_meta.activations.clamped import clamp_output
+from arelu_meta.activations.clamped import Clamped, clamp_output
 from arelu_meta.errors import InputError
 from arelu_meta.kernels.module_internals import move_call_hooks
 from arelu_meta.surgery.activation_types import module_type, source_text, types_to_replace
+from arelu_meta.surgery.formulas import remember_formulas
 from arelu_meta.surgery.hooks import check_hooks
 from arelu_meta.surgery.parts import Parts, find_parts, unknown_activations, whole
 from arelu_meta.surgery.preserving import RELU6_MAXIMUM, FoldingTargets, gain, old_slope, residual, start_like
@@ -20,11 +21,13 @@ from arelu_meta.surgery.reachable_code import class_may_apply, is_wrapper
 from arelu_meta.surgery.report import OldForward, OldModule, OldWeight, SiteReport, SwapReport, activation_label
 from arelu_meta.surgery.rewriting import ForwardText, current_forward, rewrite_block
 from arelu_meta.surgery.sites import CallSite
+from arelu_meta.surgery.source import syntax_of
 from arelu_meta.surgery.traced_model import UnprovedError, join_path
 
 Where = str | Callable[[str], bool] | None
 
 
+@remember_formulas()
 def swap(
     model: nn.Module,
     to: activations.Activation = "arelu",
@@ -59,6 +62,7 @@ def swap(
     if parts not in ("auto", None):
         raise InputError(f'`parts` is "auto" or None, not {parts!r}')
     class_may_apply.cache_clear()  # classes may have changed since
+    syntax_of.cache_clear()
     types = types_to_replace(from_, to)
     _check_swappable(model, activations.build(to, **options), to)
     try:
@@ -107,7 +111,8 @@ def _swap_parts(
             undo.append(_set_module(site, site.module))
     undo += _put_in(model, chosen, new)
     reports, rewritten = tuple(report for _, report, _ in new), tuple(block.path for block in blocks)
-    paths = tuple(part.path for part in parts.proved if part.path)
+    taken = {id(site) for site in chosen}
+    paths = tuple(part.path for part in parts.proved if part.path and any(id(site) in taken for site in part.sites))
     left = (*parts.left, *unknown_activations(model, [site.name for site in sites]))
     name = getattr(to, "__name__", str(to))
     return SwapReport(type(model).__name__, name, reports, rewritten, tuple(undo), paths, left)
@@ -182,6 +187,8 @@ def _choose(model: nn.Module, types: frozenset[str], sites: list[CallSite], wher
         raise InputError(f"{lacks}; name those to replace in `from_`, or leave them as they are")
     if where is None:
         return sites
+    if not isinstance(where, str) and not callable(where):
+        raise InputError(f"`where` is a glob pattern on site names, a predicate or None, not {where!r}")
     fits = where if callable(where) else lambda name: fnmatchcase(name, where)
     chosen = [site for site in sites if fits(site.name)]
     if not chosen:
@@ -203,7 +210,10 @@ def _new_activation(
     if folding is not None:
         start_like(new, slope, options)
         # Without the bound of ReLU6 the signal of a trained network grows from layer to layer.
-        new = clamp_output(new, RELU6_MAXIMUM) if site.activation == "relu6" else new
+        if site.activation == "relu6":
+            new = clamp_output(new, RELU6_MAXIMUM)
+        elif isinstance(site.module, Clamped):
+            new = clamp_output(new, site.module.maximum)
         factor = gain(new)
         if factor is not None and factor != 1:
             layer = folding.layer(site)

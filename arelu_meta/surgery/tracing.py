@@ -2,8 +2,9 @@
 
 torch.fx runs `forward` on proxies of tensors. What it cannot follow it must not guess: branches on values or shapes
 raise in torch.fx itself, and here so do questions about the type of a proxy (`isinstance(x, Tensor)`, which would
-quietly say no), state that `forward` leaves on the module, and random numbers drawn outside the graph. Optional
-arguments are traced as the caller gives them, because `mask is None` on a proxy would quietly say no, too.
+quietly say no), values looked up in dicts and sets (which would quietly not be there), state that `forward` leaves on
+the module, random numbers drawn outside the graph, and autograd functions, whose backward a graph does not have.
+Optional arguments are traced as the caller gives them, because `mask is None` on a proxy would quietly say no, too.
 """
 
 import dis
@@ -11,8 +12,10 @@ import inspect
 import random
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from types import FrameType
 from typing import Any, TypeAlias
 
 import torch
@@ -116,9 +119,10 @@ def _trace_once(module: nn.Module, given: dict[str, Given], inline: frozenset[in
         dicts = ((name, value) for name, value in vars(child).items() if isinstance(value, dict))
         snapshot += [(value, dict(value), name in _MODULE_DICTS) for name, value in dicts]
     states = (random.getstate(), torch.random.get_rng_state())
+    tracer = _BlockTracer(given, inline)
     try:
-        with _ONE_TRACE:
-            graph = _BlockTracer(given, inline).trace(module)
+        with _ONE_TRACE, _no_autograd_functions():
+            graph = tracer.trace(module)
     except UntraceableError:
         raise
     except Exception as error:
@@ -139,7 +143,25 @@ def _trace_once(module: nn.Module, given: dict[str, Given], inline: frozenset[in
     constants = [name for name in changed if name.startswith("_tensor_constant")]
     if len(constants) < len(changed):
         raise UntraceableError(f"stores {', '.join(sorted(set(changed) - set(constants)))} on itself as it runs")
-    return graph, "makes tensors of its own as it runs" if constants else None
+    return graph, tracer.obstacle or ("makes tensors of its own as it runs" if constants else None)
+
+
+@contextmanager
+def _no_autograd_functions() -> Iterator[None]:
+    """Refuse `autograd.Function.apply`, which would run the function's forward on proxies and forget its backward."""
+
+    # It is written in C and often kept under another name, so that nothing can take its place.
+    def look(_frame: FrameType, event: str, called: Any) -> None:
+        owner = getattr(called, "__self__", None) if event == "c_call" and called.__name__ == "apply" else None
+        if isinstance(owner, type) and issubclass(owner, torch.autograd.Function):
+            raise UntraceableError(f"calls the autograd function {owner.__name__}, which has a backward of its own")
+
+    before = sys.getprofile()
+    sys.setprofile(look)
+    try:
+        yield
+    finally:
+        sys.setprofile(before)
 
 
 def _is_constant(given: Given) -> bool:
@@ -159,7 +181,12 @@ def _like_given(given: Given, proxy: Any) -> Any:
 
 
 class _NoType:
-    """Refuse `isinstance(proxy, ...)`, which asks for `__class__`, except in torch's code, which knows of proxies."""
+    """Refuse `isinstance(proxy, ...)`, which asks for `__class__`, but in torch's code; and look-ups, by the hash."""
+
+    def __hash__(self) -> int:
+        if not sys._getframe(1).f_globals.get("__name__", "").startswith("torch."):
+            raise UntraceableError("looks a value up in a dict or set")
+        return id(self)
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:
@@ -210,6 +237,16 @@ class _BlockTracer(fx.Tracer):
         super().__init__()
         self.given, self.inline = given, inline
         self.thread = threading.get_ident()
+        self.contexts: tuple[bool, ...] = ()
+        self.obstacle = ""
+
+    def create_node(self, *args: Any, **kwargs: Any) -> fx.Node:
+        # What contexts inside `forward` change, and no graph keeps; the first node is made before it runs.
+        contexts = (torch.is_grad_enabled(), torch.is_autocast_enabled("cpu"), torch.is_autocast_enabled("cuda"))
+        self.contexts = self.contexts or contexts
+        if contexts != self.contexts:
+            self.obstacle = "switches gradients or autocast as it runs"
+        return super().create_node(*args, **kwargs)
 
     def call_module(self, m: nn.Module, forward: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         if threading.get_ident() != self.thread:

@@ -41,3 +41,10 @@ def test_copies_and_pickles_keep_the_bound():
         assert torch.equal(other(x), layer(x))
         assert other(x)[1] == 6
         assert type(other) is type(layer)
+
+
+def test_of_two_bounds_the_lower_one_holds():
+    """TypeError: Cannot create a consistent method resolution order."""
+    x = torch.tensor([2.0, 4.0, 9.0])
+    for first, second in ((6.0, 3.0), (3.0, 6.0)):
+        assert clamp_output(clamp_output(nn.ReLU(), first), second)(x).tolist() == [2.0, 3.0, 3.0]

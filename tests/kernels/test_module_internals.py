@@ -77,3 +77,14 @@ def test_moved_hooks_are_called_forwards_and_backwards():
 def test_compiled_networks_are_known():
     assert internals.is_compiled(torch.compile(nn.Linear(1, 1), backend="eager"))
     assert not internals.is_compiled(nn.Linear(1, 1))
+
+
+def test_a_copy_without_hooks():
+    module = nn.Sequential(nn.Linear(2, 2))
+    for register in CALL.values():
+        register(module)
+    copied = internals.copy_without_hooks(module)
+    assert internals.has_call_hooks(module)
+    assert not internals.has_call_hooks(copied)
+    assert copied[0] is not module[0]
+    assert torch.equal(copied[0].weight, module[0].weight)

@@ -71,3 +71,37 @@ def test_code_that_may_call_gelu_with_the_approximation_is_not_cleared():
 
     with pytest.raises(InputError, match="1 cannot be traced"):
         swap(nn.Sequential(GELUTanh(), Hides()), "arelu", from_="gelu_tanh")
+
+
+def test_a_subclass_with_state_of_its_own_is_looked_into():
+    """It was replaced, and what it held was lost."""
+
+    class Counting(nn.ReLU):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("steps", torch.zeros(()))
+
+    class Plain(nn.ReLU):
+        pass
+
+    class Slope(nn.PReLU):
+        pass
+
+    model = nn.Sequential(Counting(), Plain(), Slope())
+    report = swap(model, "tanh")
+    assert sorted((site.name, site.old) for site in report.sites) == [
+        ("0.relu", "F.relu"),
+        ("1", "Plain"),
+        ("2", "Slope"),
+    ]
+    assert list(model.state_dict()) == ["0.steps"]
+    x = torch.tensor([-1.0, 2.0])
+    assert torch.equal(model(x), x.tanh().tanh().tanh())
+
+
+@pytest.mark.parametrize("wrong", [5, [nn.ReLU]])
+def test_what_is_no_name_is_refused(wrong: object):
+    with pytest.raises(InputError, match="`from_` is the name of an activation, several, or None, not "):
+        swap(nn.Sequential(nn.ReLU()), "arelu", from_=wrong)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="`where` is a glob pattern on site names, a predicate or None, not "):
+        swap(nn.Sequential(nn.ReLU()), "arelu", where=wrong)  # type: ignore[arg-type]

@@ -1,7 +1,11 @@
 """What a module of anyone's computes: by where its class comes from, or by computing, never by its name."""
 
+import functools
 import importlib
 import math
+import types
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -87,6 +91,122 @@ class Counts(nn.Module):
 class Overwrites(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         return x.mul_(torch.sigmoid(x))
+
+
+class Given(nn.Module):
+    """The formula is a function that it is given."""
+
+    def __init__(self, function: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.function(x)
+
+
+class Times:
+    """A callable that does not show its factor."""
+
+    def __init__(self, factor: float) -> None:
+        self.factor = factor
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return torch.clamp(x, min=0) * self.factor
+
+    def __repr__(self) -> str:
+        return "Times()"
+
+
+class PassesGradients(torch.autograd.Function):
+    """ReLU with the gradient of the identity."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:  # noqa: ARG004
+        return x.relu()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:  # noqa: ARG004
+        return gradient
+
+
+def without_gradient(x: Tensor) -> Tensor:
+    with torch.no_grad():
+        return torch.relu(x)
+
+
+def straight_through(x: Tensor) -> Tensor:
+    with torch.no_grad():
+        rest = torch.relu(x) - x
+    return x + rest
+
+
+# No ReLU, each by something that the values on a few points in one mode do not show.
+NEARLY_RELU: dict[str, Callable[[Tensor], Any]] = {
+    "bounded far out": lambda x: x.clamp(0, 100),
+    "bounded farther out": lambda x: torch.relu(x).clamp(max=1e20),
+    "a pair": lambda x: (torch.relu(x), x),
+    "a dict": lambda x: {"x": torch.relu(x)},
+    "nothing": lambda _: None,
+    "another backward": PassesGradients.apply,
+    "no gradient": without_gradient,
+    "straight through": straight_through,
+    "only with gradients": lambda x: torch.relu(x) if torch.is_grad_enabled() else x * 1.0,
+    "only without gradients": lambda x: x * 1.0 if torch.is_grad_enabled() else torch.relu(x),
+}
+
+
+@pytest.mark.parametrize("name", NEARLY_RELU)
+def test_what_is_nearly_relu_is_none(name: str):
+    module = Given(NEARLY_RELU[name])
+    assert formula_of(module) is None
+    assert formula_of(Given(torch.relu)) == formula_of(Given(lambda x: torch.maximum(x, x * 0))) == "relu"
+
+
+def test_a_module_that_gives_no_tensor_does_not_break_a_swap():
+    """AttributeError: 'tuple' object has no attribute 'shape'."""
+
+    class Holds(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.pair, self.act = Given(lambda x: (x, x)), nn.ReLU()
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.act(self.pair(x)[0])
+
+    assert len(swap(Holds(), "arelu").sites) == 1
+
+
+def test_one_module_is_never_taken_for_another():
+    """What was found was kept by the text of the settings: the address of a function, which is given again."""
+    functions: dict[str, Callable[[], Callable[[Tensor], Tensor]]]
+    functions = {"relu": lambda: lambda x: torch.relu(x), "None": lambda: lambda x: x * x}
+    for name in ("relu", "None") * 20:
+        assert str(formula_of(Given(functions[name]()))) == name
+    assert formula_of(Given(Times(1.0))) == "relu"
+    assert formula_of(Given(Times(2.0))) is None
+    model = nn.Sequential(Given(Times(1.0)), Given(Times(2.0)))
+    assert [site.name for site in swap(model, "tanh").sites] == ["0"]
+
+
+def test_a_class_may_change_between_two_swaps():
+    class Leaky(nn.Module):
+        slope = 0.0
+
+        def forward(self, x: Tensor) -> Tensor:
+            return torch.where(x > 0, x, x * self.slope)
+
+    assert module_type(module := Leaky()) == "relu"
+    Leaky.slope = 0.3
+    assert module_type(module) is None
+
+
+def test_a_hook_does_not_keep_a_formula_from_being_proved():
+    """Its owner was copied with it, which an open file does not allow."""
+    module = Anything(1.0)
+    with open(__file__) as file:
+        owner = types.SimpleNamespace(file=file, hook=lambda *_: None)
+        module.register_forward_hook(functools.partial(lambda _owner, *_: None, owner))
+        assert formula_of(module) == "swish"
 
 
 @pytest.mark.parametrize("path", INSTALLED)

@@ -1,7 +1,9 @@
 """Networks whose root no trace follows, swapped part by part: what is proved, what left, never half of a call."""
 
 import copy
+import enum
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -210,6 +212,89 @@ def test_arguments_that_change_no_activation_are_taken(x: Tensor):
     assert torch.equal(part(x, mask, 3.0, add=True), wanted)
 
 
+class Kind(enum.Enum):
+    ONCE, TWICE = 1, 2
+
+
+class ByEnum(Block):
+    def forward(self, x: Tensor, kind: Any = Kind.TWICE) -> Tensor:
+        x = F.gelu(self.fc(x))
+        return F.relu(self.fc(x)) if kind is Kind.TWICE else x
+
+
+class ByRequiredEnum(Block):
+    def forward(self, x: Tensor, kind: Kind) -> Tensor:
+        x = F.gelu(self.fc(x))
+        return F.relu(self.fc(x)) if kind is Kind.TWICE else x
+
+
+class ByString(Block):
+    def forward(self, x: Tensor, mode: str = "double") -> Tensor:
+        return F.gelu(self.fc(x)) * {"double": 2.0}.get(mode, 1.0)
+
+
+class ByNumber(Block):
+    def forward(self, x: Tensor, mode: int = 2) -> Tensor:
+        return F.gelu(self.fc(x)) * {2: 2.0}.get(mode, 1.0)
+
+
+class BySentinel(Block):
+    def forward(self, x, mask=Kind):
+        x = F.gelu(self.fc(x))
+        return x if mask is Kind else x * mask
+
+
+class AnnotatedMask(Block):
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        x = F.gelu(self.fc(x))
+        return x if mask is None else x * mask
+
+
+class FirstIsNone(Block):
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.zeros(4) if x is None else F.gelu(self.fc(x))
+
+
+class Pair(Block):
+    def forward(self, pair: tuple[Tensor, Tensor]) -> Tensor:
+        x, mask = pair
+        x = F.gelu(self.fc(x))
+        return x if mask is None else x * mask
+
+
+class PairModule(Block):
+    """The module is called in any case; F.relu only where the trace does not look."""
+
+    def forward(self, pair: tuple[Tensor, Tensor]) -> Tensor:
+        x = self.act(self.fc(pair[0]))
+        return F.gelu(x) if pair[1] is None else x
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [ByEnum, ByRequiredEnum, ByString, ByNumber, BySentinel, AnnotatedMask, FirstIsNone, Pair, PairModule],
+)
+def test_a_part_is_not_written_for_arguments_that_no_tensor_stands_for(kind: type[nn.Module]):
+    """A tensor was traced in their place: a branch was lost, an output halved, a TypeError came with the next call."""
+    model = Untraceable(kind(), nn.Sequential(nn.Linear(4, 4), nn.ReLU()))
+    report = swap(model, "tanh", parts="auto")
+    assert report.rewritten == ()
+    assert "gelu" in left(report)["parts.0"]
+    assert "parts.1.1" in [site.name for site in report.sites]
+    assert type(model.parts[0]) is kind
+
+
+def test_none_that_no_activation_depends_on_may_be_asked_of_items(x: Tensor):
+    class Harmless(Block):
+        def forward(self, pair: tuple[Tensor, Tensor]) -> Tensor:
+            x = self.act(self.fc(pair[0]))
+            return x if pair[1] is None else x * pair[1]
+
+    model = Untraceable(Harmless())
+    assert swap(model, "tanh", parts="auto").parts == ("parts.0",)
+    assert torch.equal(model.parts[0]((x, None)), torch.tanh(model.parts[0].fc(x)))
+
+
 def test_what_an_in_place_part_overwrites_is_overwritten_still(x: Tensor):
     """The caller adds what the part has overwritten: 2 relu(h), not h + relu(h)."""
 
@@ -399,6 +484,7 @@ def test_where_picks_sites_of_parts():
     model = Untraceable(Block(), Block())
     report = swap(model, "tanh", where="parts.1.*", parts="auto")
     assert [site.name for site in report.sites] == ["parts.1.act", "parts.1.relu"]
+    assert report.parts == ("parts.1",)
     assert isinstance(model.parts[0].act, nn.ReLU)
 
 

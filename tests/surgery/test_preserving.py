@@ -1,6 +1,8 @@
 """What `preserve` must not trip over, and the names it leaves in a state dict."""
 
 import pickle
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -58,3 +60,33 @@ def test_keys_of_a_published_relu6_network():
     swap(plain, "arelu")
     swap(preserved, "arelu", preserve=True)
     assert list(plain.state_dict()) == list(preserved.state_dict())
+
+
+def test_a_bound_that_was_kept_is_kept_by_the_next_swap():
+    """PReLU stood alone after AReLU up to 6: min(relu(x), 6), then prelu(x) without a bound."""
+    model = nn.Sequential(nn.Linear(1, 1), nn.ReLU6(), nn.Identity())
+    swap(model, "prelu", preserve=True)
+    second = swap(model, "comb_paper", from_="prelu", preserve=True)
+    assert second.sites[0].new == "CombPaper up to 6"
+    assert model[1](torch.tensor([-2.0, 3.0, 9.0])).tolist() == [0.0, 3.0, 6.0]
+    restore(model, second)
+    swap(model, "prelu", from_="prelu")
+    assert model[1](torch.tensor([9.0])).item() == 9.0
+
+
+def test_a_hook_whose_owner_cannot_be_copied(tmp_path: Path):
+    """TypeError: cannot pickle '_io.TextIOWrapper' object."""
+
+    class Log:
+        def __init__(self) -> None:
+            self.file, self.calls = (tmp_path / "log").open("w"), 0
+
+        def hook(self, *_: Any) -> None:
+            self.calls += 1
+
+    model, log = nn.Sequential(nn.Linear(2, 2), nn.ReLU()), Log()
+    model[1].register_forward_hook(log.hook)
+    swap(model, "arelu", preserve=True)
+    model(torch.ones(1, 2))
+    log.file.close()
+    assert log.calls == 1

@@ -5,12 +5,14 @@ import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from arelu_meta.errors import InputError
 from arelu_meta.surgery import swap
 from arelu_meta.surgery.tracing import TENSOR, UntraceableError, trace
 
@@ -145,3 +147,82 @@ def test_what_forward_keeps_in_a_dict_is_taken_out_again():
     model = nn.Sequential(Caches())
     swap(model, "arelu")
     assert model[0].cache == {}
+
+
+class Sign(torch.autograd.Function):
+    """Sign with the gradient of the identity."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:  # noqa: ARG004
+        return x.sign()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:  # noqa: ARG004
+        return gradient
+
+
+sign = Sign.apply
+
+
+class Quantised(nn.Module):
+    def __init__(self, by_class: bool) -> None:
+        super().__init__()
+        self.by_class, self.fc = by_class, nn.Linear(4, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = F.relu(self.fc(x)) - 0.2
+        return Sign.apply(x) if self.by_class else sign(x)
+
+
+@pytest.mark.parametrize("by_class", [True, False])
+def test_a_backward_of_its_own_is_not_lost(by_class: bool):
+    """Its forward was traced as plain code: after a swap of F.relu the gradient of the weight was zero."""
+    model = Quantised(by_class)
+    with pytest.raises(InputError, match="calls the autograd function Sign, which has a backward of its own"):
+        swap(model, "relu", from_="relu")
+    model(torch.ones(2, 4)).sum().backward()
+    assert type(model) is Quantised
+    assert len(swap(nn.Sequential(Quantised(by_class), Rewritten()), "tanh", parts="auto").sites) == 1
+
+
+class Rewritten(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return F.relu(x) + 1
+
+
+class SwitchesGradients(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc, self.act = nn.Linear(4, 4), nn.ReLU()
+
+    def forward(self, x: Tensor) -> Tensor:
+        with torch.no_grad():
+            x = self.fc(x)
+        return self.act(x)
+
+
+def test_contexts_that_switch_gradients_are_kept():
+    """A rewritten forward does not have them; where a module is replaced the source stays."""
+
+    class ByFunction(SwitchesGradients):
+        def forward(self, x: Tensor) -> Tensor:
+            with torch.no_grad():
+                return F.relu(self.fc(x))
+
+    with pytest.raises(InputError, match="switches gradients or autocast as it runs"):
+        swap(ByFunction(), "tanh")
+    model = SwitchesGradients()
+    assert len(swap(model, "arelu").sites) == 1
+    model(torch.ones(2, 4)).sum().backward()
+    assert model.fc.weight.grad is None
+
+
+def test_values_that_are_looked_up_are_not_guessed():
+    """A proxy is in no dict, so the answer was that of a value that is not there."""
+
+    class LooksUp(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return F.relu(x) * {4: 2.0}.get(x.shape[1], 1.0)
+
+    with pytest.raises(InputError, match="looks a value up in a dict or set"):
+        swap(LooksUp(), "tanh")
