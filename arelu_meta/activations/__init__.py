@@ -173,7 +173,7 @@ def build(activation: Activation, **options: Any) -> "nn.Module":
     name, target = _resolve(activation, options)
     try:
         module = target(**options)
-    except InputError:
+    except (InputError, RuntimeError, OSError, MemoryError):  # no matter of the options; the next try may do
         raise
     except Exception as error:  # code of anyone's may raise anything
         given = ", ".join(f"{option}={value!r}" for option, value in options.items())

@@ -209,7 +209,7 @@ def build(
             raise InputError(f"backbone {entry.name!r} takes a whole number above 0 for {option}, not {value!r}")
     try:
         built = target(activation=activation, channels=channels, image_size=image_size, classes=classes, **options)
-    except InputError:
+    except (InputError, RuntimeError, OSError, MemoryError):  # no matter of the options; the next try may do
         raise
     except Exception as error:  # code of anyone's may raise anything
         given = ", ".join(f"{option}={value!r}" for option, value in options.items()) or "no options"

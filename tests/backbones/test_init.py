@@ -37,7 +37,9 @@ def test_by_name_place_class_and_function():
 def test_what_cannot_be_registered():
     with pytest.raises(InputError, match="backbone 'conv4' is registered already"):
         backbones.register("conv4")(TinyNet)
-    with pytest.raises(InputError, match="backbone 'mine' takes no `activation`; it is called with activation=, chan"):
+    with pytest.raises(
+        InputError, match="backbone 'mine' takes no argument 'activation'; it is called with"
+    ):
         backbones.register("mine")(without_activation)
     assert "mine" not in backbones.names()
 
@@ -49,8 +51,8 @@ def test_what_cannot_be_registered():
         ("tests.no_parts:TinyNet", {}, "cannot import 'tests.no_parts'"),
         ("tests.own_parts:TinyNet", {"widht": 3}, "unknown option of backbone 'tests.own_parts:TinyNet': 'widht'; did"),
         ("tests.own_parts:TinyNet", {"width": 0}, "takes a whole number above 0 for width, not 0"),
-        ("tests.own_parts:without_activation", {}, "takes no `activation`"),
-        ("torch.nn:ReLU", {}, "takes no `activation`"),
+        ("tests.own_parts:without_activation", {}, "takes no argument 'activation'"),
+        ("torch.nn:ReLU", {}, "takes no argument 'activation'"),
         (lambda **_four: 3, {}, "backbone '<lambda>' gives a int, not a torch.nn.Module"),
         (lambda **_four: nn.Linear("a", 3), {}, "backbone '<lambda>' cannot be built with no options"),
     ],
