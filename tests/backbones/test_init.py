@@ -37,9 +37,7 @@ def test_by_name_place_class_and_function():
 def test_what_cannot_be_registered():
     with pytest.raises(InputError, match="backbone 'conv4' is registered already"):
         backbones.register("conv4")(TinyNet)
-    with pytest.raises(
-        InputError, match="backbone 'mine' takes no argument 'activation'; it is called with"
-    ):
+    with pytest.raises(InputError, match="backbone 'mine' takes no argument 'activation'; it is called with"):
         backbones.register("mine")(without_activation)
     assert "mine" not in backbones.names()
 
