@@ -114,6 +114,7 @@ def collect_findings(
     figures = pd.DataFrame(published) if published else None
     if figures is not None:
         figures["value"] = pd.to_numeric(figures["value"])
+    chosen_by = filter(None, [report.validation_metric])
     values = {label: {run.data.tags[tag] for run in runs if tag in run.data.tags} for label, tag in _FACTS.items()}
     facts = {label: "; ".join(sorted(found)) for label, found in values.items() if found}  # where they differ, all
     return Findings(
@@ -130,6 +131,10 @@ def collect_findings(
         higher_is_better=report.higher_is_better,
         controls=report.controls,
         explained=report.explained,
+        primary=report.primary,
+        margin=report.margin,
+        chance=_chance(report.chance, metric, cells),
+        planned_seeds=experiment.seeds,
         published=figures,
         curves=curves_table(parent, runs, report.curves),
         step=kinds.entry(cells[0].spec.kind).step,
@@ -138,8 +143,17 @@ def collect_findings(
         budget=min(cell.share for cell in cells),
         protocol={"task": experiment.task, **facts, "command": command},
         execution=_execution(runs, report.arm),
-        units={name: "%" for name in (metric, *others, *report.curves) if is_share(name)},
+        units={name: "%" for name in (metric, *others, *report.curves, *chosen_by) if is_share(name)},
     )
+
+
+def _chance(given: float | None, metric: str, cells: Sequence[Cell]) -> float | None:
+    """The result of guessing in per cent: as the file says, or one of so many ways where all cells have as many."""
+    if given is not None or "accuracy" not in metric:
+        return given
+    ways = {getattr(getattr(cell.spec, "episode", None), "ways", None) for cell in cells}
+    (only,) = ways if len(ways) == 1 else (None,)
+    return 100 / only if isinstance(only, int) else None
 
 
 def is_share(metric: str) -> bool:
