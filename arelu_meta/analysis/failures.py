@@ -11,7 +11,7 @@ from arelu_meta.analysis.estimates import Estimate
 
 COLLAPSED = "train/collapsed"
 """Metric of a run: 1 where training fell back to chance after it had left it."""
-DIVERGED, FELL_BACK, AT_CHANCE, FAR_BELOW = "diverged", "collapsed", "at chance", "far below its arm's median"
+DIVERGED, FELL_BACK, AT_CHANCE, FAR_BELOW = "diverged", "collapsed", "at chance", "far below the others"
 
 
 def exact_proportion_interval(successes: int, n: int, confidence: float = 0.95) -> Estimate:
@@ -32,12 +32,14 @@ def exact_proportion_interval(successes: int, n: int, confidence: float = 0.95) 
         >>> round(share.low, 1), share.high
         (47.8, 100.0)
     """
-    from scipy import stats
+    from scipy import special
 
     if not n:
         return Estimate(math.nan, math.nan, math.nan, 0)
-    interval = stats.binomtest(successes, n).proportion_ci(confidence, method="exact")
-    return Estimate(100 * successes / n, 100 * float(interval.low), 100 * float(interval.high), n)
+    tail = (1 - confidence) / 2
+    low = float(special.betaincinv(successes, n - successes + 1, tail)) if successes else 0.0
+    high = float(special.betaincinv(successes + 1, n - successes, 1 - tail)) if successes < n else 1.0
+    return Estimate(100 * successes / n, 100 * low, 100 * high, n)
 
 
 def chance_limit(chance: float) -> float:
@@ -56,8 +58,9 @@ def failed_trainings(values: pd.Series, collapsed: pd.Series | None, chance: flo
     """Find the trainings of one arm in one setting that failed.
 
     A training failed where its result is not a number, where the run says that it collapsed, where its result is no
-    better than chance, or where it lies less than half as far above chance as the median of the others that did not
-    fail: below that, seeds of one arm form two groups, and no mean describes both.
+    better than chance. Or the seeds form two groups, which no mean describes: divided at the largest gap between
+    neighbouring results, those below fail if all of them lie less than half as far above chance as the median of those
+    above.
 
     Args:
         values: The metric by seed, in per cent where chance is given.
@@ -69,7 +72,7 @@ def failed_trainings(values: pd.Series, collapsed: pd.Series | None, chance: flo
 
     Example:
         >>> failed_trainings(pd.Series([47.2, 84.7, 85.5, 87.6, 20.0]), None, 20.0)
-        {0: "far below its arm's median", 4: 'at chance'}
+        {0: 'far below the others', 4: 'at chance'}
     """
     failed: dict[Any, str] = {}
     for seed, value in values.items():
@@ -79,10 +82,11 @@ def failed_trainings(values: pd.Series, collapsed: pd.Series | None, chance: flo
             failed[seed] = FELL_BACK
         elif chance is not None and value <= chance_limit(chance):
             failed[seed] = AT_CHANCE
-    rest = values.drop(list(failed))
-    if chance is not None and len(rest):
-        limit = chance + (float(rest.median()) - chance) / 2
-        failed |= dict.fromkeys(rest.index[rest < limit], FAR_BELOW)
+    rest = values.drop(list(failed)).sort_values()
+    if chance is not None and len(rest) > 1:
+        above = int(np.diff(rest.to_numpy()).argmax()) + 1
+        if rest.iloc[above - 1] - chance < (float(rest.iloc[above:].median()) - chance) / 2:
+            failed |= dict.fromkeys(rest.index[:above], FAR_BELOW)
     return {int(seed): failed[seed] for seed in values.index if seed in failed}
 
 

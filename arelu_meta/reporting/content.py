@@ -1,7 +1,7 @@
 """What a report says, in order, before it is a page, Markdown or text: verdicts, notes, tables and facts."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -9,6 +9,7 @@ import pandas as pd
 from arelu_meta.analysis.arms import Analysis, analyse
 from arelu_meta.analysis.controls import against_controls, explained_arm
 from arelu_meta.analysis.findings import Findings
+from arelu_meta.analysis.rates import advantage_changes
 from arelu_meta.reporting.notes import make_notes
 from arelu_meta.reporting.numbers import NumberFormat, duration_text
 from arelu_meta.reporting.side_tables import (
@@ -19,7 +20,7 @@ from arelu_meta.reporting.side_tables import (
     other_metrics_table,
 )
 from arelu_meta.reporting.table import ReportTable, comparison_table
-from arelu_meta.reporting.words import Verdict, make_verdict
+from arelu_meta.reporting.words import Verdict, change_sentence, make_verdict
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +78,11 @@ def make_report(findings: Findings) -> Report:
     means = [arm.estimate.mean for comparison in comparisons for arm in comparison.arms]
     numbers = NumberFormat.for_values(means, findings.units.get(findings.metric, ""))
     several = len(analysis.primary) > 1
-    verdicts = tuple(make_verdict(findings, one, numbers, one.label if several else "") for one in analysis.primary)
+    verdicts = []
+    for one in analysis.primary:
+        verdict = make_verdict(findings, one, numbers, one.label if several else "")
+        change = change_sentence(findings, one, advantage_changes(analysis, one), numbers)
+        verdicts.append(replace(verdict, evidence=f"{verdict.evidence} {change}".rstrip()))
     side_tables = []
     for comparison in analysis.primary:
         controls, subject = against_controls(findings, comparison), explained_arm(findings, comparison) or ""
@@ -98,7 +103,7 @@ def make_report(findings: Findings) -> Report:
         title=findings.title or findings.name,
         question=findings.question,
         banner=reduced if findings.budget < 1 else "",
-        verdicts=verdicts or (Verdict("Nothing can be compared: no run has finished."),),
+        verdicts=tuple(verdicts) or (Verdict("Nothing can be compared: no run has finished."),),
         notes=tuple(make_notes(analysis)) if comparisons else (),
         main_tables=tuple(comparison_table(findings, comparison, numbers) for comparison in comparisons),
         side_tables=tuple(side_tables),

@@ -8,6 +8,7 @@ from arelu_meta.analysis.decisions import ALPHA
 from arelu_meta.analysis.estimates import smallest_sign_flip_p
 from arelu_meta.analysis.failures import failure_text
 from arelu_meta.analysis.findings import Findings
+from arelu_meta.analysis.rates import GOOD
 from arelu_meta.analysis.settings import setting_label, tuned_axes
 from arelu_meta.reporting.numbers import NumberFormat, p_value
 
@@ -113,7 +114,16 @@ def _choice_notes(comparison: ArmComparison) -> list[str]:
     chosen = [(arm.name, arm.choice) for arm in comparison.arms if arm.choice is not None]
     edge = ", ".join(f"{name} ({setting_label(choice.setting)})" for name, choice in chosen if choice.at_edge)
     uneven = ", ".join(name for name, choice in chosen if choice.uneven)
+    lucky = []
+    for arm in comparison.arms:
+        mean = arm.left_out.mean() if arm.left_out is not None else math.nan
+        if abs(mean - arm.results.mean()) > GOOD:
+            lucky.append(f"{arm.name} ({mean:.2f} instead of {arm.results.mean():.2f})")
     notes = (
+        (
+            "The choice rests on the seeds it is judged on; with the seed left out, the mean is another",
+            ", ".join(lucky),
+        ),
         ("Best at the edge of the grid, a wider one might do better", edge),
         ("Settings that were not all run with the same seeds, chosen on those they share", uneven),
     )

@@ -34,6 +34,15 @@ class NumberFormat:
         """The unit of a difference: of two percentages it is percentage points."""
         return "points" if self.unit == "%" else self.unit
 
+    def amount(self, size: float) -> str:
+        """Write the size of a difference as it was declared.
+
+        >>> NumberFormat(2, "%").amount(1.0), NumberFormat(2, "%").amount(2.5), NumberFormat(2).amount(1.0)
+        ('1 point', '2.5 points', '1')
+        """
+        unit = self.difference_unit
+        return f"{size:g} {unit.removesuffix('s') if size == 1 else unit}".rstrip()
+
     def value(self, value: float) -> str:
         """Write a value."""
         return f"{value:.{self.decimals}f}".replace("-", MINUS) if math.isfinite(value) else NONE

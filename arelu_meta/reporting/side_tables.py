@@ -62,7 +62,7 @@ def beyond_mean_table(findings: Findings, comparison: ArmComparison, numbers: Nu
         columns.append(make_column(f"ahead of {findings.baseline} (%)", meaning, ahead, share.with_interval))
     if findings.margin:
         more = (arm.test.further_seeds if arm.test and not arm.mixed else None for arm in arms)
-        size = f"{findings.margin:g} {numbers.difference_unit}".rstrip()
+        size = numbers.amount(findings.margin)
         meaning = f"beyond those at hand until a difference of {size} is found with 80 % power, at the observed sd"
         columns.append(make_column("further seeds", meaning, more))
     return ReportTable("beyond the mean" + (f", {comparison.label}" if comparison.label else ""), tuple(columns))

@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from arelu_meta.analysis.arms import Analysis, Arm, ArmComparison
-from arelu_meta.analysis.decisions import ALPHA, PairedTest
+from arelu_meta.analysis.decisions import PairedTest
 from arelu_meta.analysis.estimates import Estimate
 from arelu_meta.analysis.findings import Findings
 from arelu_meta.analysis.settings import decades_from, value_text
@@ -74,11 +74,6 @@ def make_column(heading: str, meaning: str, values: Iterable[Any], write: Callab
     return TableColumn(heading, meaning, tuple(cells))
 
 
-def starred_p(p: float) -> str:
-    """Write a corrected p value, with a star where it is detectable."""
-    return p_value(p) + (" *" if p < ALPHA else "")
-
-
 def difference_column(
     heading: str, tests: Sequence[PairedTest | None], numbers: NumberFormat, family: int, primary: str = ""
 ) -> TableColumn:
@@ -100,15 +95,20 @@ def difference_column(
 def p_column(tests: Sequence[PairedTest | None], family: int, primary: str = "") -> TableColumn:
     """Corrected p values of the paired t tests."""
     over = f", corrected over {counted(family, 'comparison')} (Bonferroni){primary}" if family > 1 else ""
-    values = (math.nan if test is None or test.difference.identical else test.p for test in tests)
-    return make_column("p", f"paired t test{over}; * is below 0.05: detectable", values, starred_p)
+    cells = []
+    for test in tests:
+        p = math.nan if test is None or test.difference.identical else test.p
+        cells.append(TableCell(p_value(p) + (" *" if test is not None and test.differs else ""), p))
+    return TableColumn("p", f"paired t test{over}; * detectable: below 0.05, and no failures decide", tuple(cells))
 
 
 def verdict_column(tests: Sequence[PairedTest | None], numbers: NumberFormat) -> TableColumn:
     """What each comparison comes to."""
     margin = next((test.margin for test in tests if test is not None), None)
-    within = f"within {margin:g} {numbers.difference_unit}".rstrip() if margin else "needs a margin, none is declared"
-    meaning = f"different: p below 0.05; equivalent {within}: two one-sided t tests at 5 %, corrected alike"
+    meaning = "different: p below 0.05"
+    meaning += (
+        f"; equivalent within {numbers.amount(margin)}: two one-sided t tests at 5 %, corrected alike" if margin else ""
+    )
     return make_column("verdict", meaning, (str(test.outcome) if test else "" for test in tests))
 
 

@@ -8,6 +8,7 @@ from arelu_meta.analysis.arms import Arm, ArmComparison, count_better_and_worse,
 from arelu_meta.analysis.controls import Control, against_controls, explained_arm
 from arelu_meta.analysis.decisions import ALPHA, Outcome, PairedTest
 from arelu_meta.analysis.findings import Findings
+from arelu_meta.analysis.rates import AdvantageChange
 from arelu_meta.analysis.settings import setting_label
 from arelu_meta.reporting.numbers import NumberFormat, p_text
 
@@ -105,17 +106,11 @@ def _difference_sentence(
         outcomes = [arm.outcome for arm in comparison.tested]
         equal = outcomes.count(Outcome.EQUIVALENT) + outcomes.count(Outcome.IDENTICAL)
         failing = outcomes.count(Outcome.FAILING)
-        more = f", {equal} equivalent within {margin_text(findings, numbers)}" if equal and findings.margin else ""
+        more = f", {equal} equivalent within {numbers.amount(findings.margin)}" if equal and findings.margin else ""
         more += f", {failing} undecided because trainings fail" if failing else ""
         none = f"of {arms} none differs from {findings.baseline} on {findings.metric}"
         return None, f"No difference is detectable: {none}{more}."
     return named, f"{what}: {_size(named.test, numbers)}."
-
-
-def margin_text(findings: Findings, numbers: NumberFormat) -> str:
-    """Write the margin: `1 point`, `2.5 points`."""
-    unit = numbers.difference_unit
-    return f"{findings.margin:g} {unit.removesuffix('s') if findings.margin == 1 else unit}".rstrip()
 
 
 def _size(test: PairedTest, numbers: NumberFormat, *, equivalence: bool = False) -> str:
@@ -137,11 +132,15 @@ def _outcome_sentence(
         return f"{both} gave identical results on {metric} in all {test.difference.n} seeds."
     if test.outcome is Outcome.DIFFERENT:
         how = "better" if is_better(findings, test.difference) else "worse"
-        less = f", which is within the margin of {margin_text(findings, numbers)}" if test.within_margin else ""
+        less = (
+            f", which is within the margin of {numbers.amount(test.margin)}"
+            if test.margin and test.within_margin
+            else ""
+        )
         what = f"{arm.name} is detectably {how} than {findings.baseline} on {metric}"
         return f"{what}: {_size(test, numbers)}{less}."
-    if test.outcome is Outcome.EQUIVALENT:
-        within = f"equivalent within {margin_text(findings, numbers)}"
+    if test.outcome is Outcome.EQUIVALENT and test.margin:
+        within = f"equivalent within {numbers.amount(test.margin)}"
         return f"{both} are {within} on {metric}: {_size(test, numbers, equivalence=True)}."
     if test.outcome is Outcome.FAILING and baseline is not None:
         learned = f"{learned_text(arm)} trainings of {arm.name} and {learned_text(baseline)} of {baseline.name} learned"
@@ -193,7 +192,7 @@ def _seeds_sentence(findings: Findings, arm: Arm | None, numbers: NumberFormat) 
         return ""
     if findings.margin is None:
         return "No margin is declared, so that the two cannot be called equivalent."
-    margin = margin_text(findings, numbers)
+    margin = numbers.amount(findings.margin)
     if arm.test.further_seeds is None:
         return f"More than 10,000 seeds would be needed to find a difference of {margin}."
     if not arm.test.further_seeds:
@@ -215,7 +214,8 @@ def _evidence(
         p += ", as the primary comparison not corrected" if arm.name == findings.primary else over
         if arm.outcome is Outcome.EQUIVALENT:
             p += f"; two one-sided tests against the margin give {p_text(arm.test.p_equivalence)}"
-    texts = [f"The paired t test gives {p} ({circumstances})."]
+    learned = " of the trainings that learned" if arm is not None and arm.outcome is Outcome.FAILING else ""
+    texts = [f"The paired t test{learned} gives {p} ({circumstances})."]
     if arm is not None and explained:
         # Without controls the second sentence says what is lacking.
         lacking = _seeds_sentence(findings, arm, numbers) if against_controls(findings, comparison) else ""
@@ -223,6 +223,23 @@ def _evidence(
         others = [other for other in comparison.tested if other is not arm]
         texts += [f"Of {counted(len(others), 'arm')} beside {arm.name}, {_others(findings, others)}."] if others else []
     return " ".join([*texts, *_untried(findings, comparison)])
+
+
+def change_sentence(
+    findings: Findings, comparison: ArmComparison, changes: Sequence[AdvantageChange], numbers: NumberFormat
+) -> str:
+    """Say what becomes of the advantage at the smallest shared setting; empty where that is not tested by itself."""
+    change = next((one for one in changes if one.test.family == 1), None)
+    if change is None or change.test.outcome not in (Outcome.DIFFERENT, Outcome.UNDECIDED):
+        return ""
+    subject = explained_arm(findings, comparison)
+    there, own = (f"{numbers.signed(size)} {numbers.difference_unit}".rstrip() for size in (change.there, change.own))
+    found = f"changes by {_size(change.test, numbers)} ({p_text(change.test.p)})"
+    if change.test.outcome is Outcome.UNDECIDED:
+        found = f"does not change detectably: {_size(change.test, numbers)} ({p_text(change.test.p)})"
+    return (
+        f"From {there} over {findings.baseline} at {change.label} to {own} at own settings, {subject}'s lead {found}."
+    )
 
 
 def _others(findings: Findings, arms: Sequence[Arm]) -> str:

@@ -28,16 +28,27 @@ def test_the_exact_interval_covers_at_least_95_percent(share: float, n: int):
 
 
 def test_one_rule_for_all_that_fail():
-    """Chance 20: above 36 nothing is at chance; the median of 60, 80 and 84 is 80, and half of the way there is 50."""
-    values = pd.Series({0: math.nan, 1: 20.3, 2: 80.0, 3: 84.0, 4: 75.0, 5: 49.0, 6: 60.0, 7: 81.0, 8: 79.0})
+    """Chance 20: up to 36 all is chance; above the gap from 49 to 70 the median is 80, and half of the way there 50."""
+    values = pd.Series({0: math.nan, 1: 20.3, 2: 80.0, 3: 84.0, 4: 75.0, 5: 49.0, 6: 70.0, 7: 81.0, 8: 79.0})
     said = pd.Series({4: 1.0, 2: 0.0})
     assert failed_trainings(values, said, 20.0) == {
         0: "diverged",
         1: "at chance",
         4: "collapsed",
-        5: "far below its arm's median",
+        5: "far below the others",
     }
     assert failed_trainings(values, None, None) == {0: "diverged"}  # of a loss there is no chance
+
+
+def test_where_most_trainings_collapse():
+    """Four of five fell to 40: the median is no help, the gap is."""
+    assert set(failed_trainings(pd.Series([41.0, 80.0, 39.0, 40.0, 42.0]), None, 20.0)) == {0, 2, 3, 4}
+
+
+def test_slow_is_not_failed():
+    """The widest gap, from 44 to 59, divides nothing: 44 is more than half as far above 10 as 59 is."""
+    assert failed_trainings(pd.Series([44.4, 42.7, 22.0, 32.8, 58.6]), None, 10.0) == {}
+    assert failed_trainings(pd.Series([50.0]), None, 10.0) == {}
 
 
 def test_an_arm_at_chance_has_no_two_groups():

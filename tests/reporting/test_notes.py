@@ -121,6 +121,18 @@ def test_arms_of_which_nothing_learned():
     assert "Arms of which no training learned: arelu (seeds 0, 1, 2, 3, 4 at chance)." in said(findings)
 
 
+def test_a_choice_that_is_lucky():
+    """Three seeds, two rates; without seed 0 the other two choose 0.1, where seed 0 has 20 instead of 60."""
+    rows = [
+        {"activation": "relu", "lr": lr, "seed": seed, "test/accuracy": value, "validation/accuracy": value}
+        for lr, values in ((0.01, (60.0, 60.0, 60.0)), (0.1, (20.0, 70.0, 70.0)))
+        for seed, value in enumerate(values)
+    ]
+    text = said(sweep({"relu": 1.0}, runs=pd.DataFrame(rows), axes=("activation", "lr")))
+    # Seeds 1 and 2 see (20 + 70) / 2 = 45 at 0.1, choose 0.01 and have 60: (20 + 60 + 60) / 3.
+    assert "with the seed left out, the mean is another: relu (46.67 instead of 60.00)." in text
+
+
 def test_identical_results():
     assert "Identical to relu in every seed: arelu." in said(sweep({"relu": 60.0, "arelu": 60.0}, arm_sd=0.0))
 

@@ -90,6 +90,18 @@ def test_trainings_that_fail():
     )
 
 
+def test_what_becomes_of_an_advantage():
+    """At 0.001 relu is two decades off and loses 32 points, arelu one and 8; at their own rates they are equal."""
+    best = {"relu": 0.1, "arelu": 0.01}
+    found = evidence(sweep({"relu": 70.0, "arelu": 70.0}, lrs=(0.001, 0.01, 0.1), best_lr=best, arm_sd=0.3))
+    words = r" From \+2[34]\.\d\d points over relu at lr = 0\.001 to [+−]0\.\d\d points at own settings, arelu's lead "
+    assert re.search(
+        words + r"changes by \+2[34]\.\d\d points, 95 % interval \+2\d\.\d\d to \+2\d\.\d\d \(p < 0\.001\)\.", found
+    )
+    stays = evidence(sweep({"relu": 60.0, "arelu": 70.0}, lrs=(0.001, 0.01, 0.1), arm_sd=0.3))
+    assert "arelu's lead does not change detectably: " in stays
+
+
 def test_the_primary_comparison_is_called_so():
     arms = {"relu": 60.0, "arelu": 75.0, "elu": 61.0, "celu": 62.0}
     assert "p < 0.001, as the primary comparison not corrected (" in evidence(sweep(arms, primary="arelu"))
