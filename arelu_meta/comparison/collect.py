@@ -24,6 +24,7 @@ _VALIDATION = "validation/"
 _EPISODES = "test_episodes.csv"
 _METRIC_OF_EPISODES = "test/accuracy"  # the mean over the episodes
 _EXECUTION = "exec."  # tags of how a run was carried out
+_ORIGIN = {"commit": "git_commit", "machine": "machine", "threads": "exec.threads"}
 _FACTS = {
     "protocol": "protocol",
     "held out": "held_out",
@@ -51,7 +52,8 @@ def results(name: str, *, budget: float = 1.0) -> pd.DataFrame:
 
     Returns:
         One row per cell: a column per axis, `seed`, a column per metric (at its last step, of a validation metric the
-        best; shares in per cent), `run_id`, `seconds` of the last try. A cell that diverged has no metrics.
+        best; shares in per cent), `run_id`, `seconds` of the last try, `commit`, `machine` and `threads` it was run with,
+        empty where it does not say. A cell that diverged has no metrics.
 
     Raises:
         InputError: the store holds no such comparison.
@@ -182,8 +184,9 @@ def runs_table(parent: ParentRun, runs: Sequence[Run]) -> pd.DataFrame:
         shown = {key: 100 * value if is_share(key) else value for key, value in metrics.items()}
         # A worker that died after its run had finished left no time of its own.
         seconds = run.data.tags.get(SECONDS_TAG) or (run.info.end_time - run.info.start_time) / 1000
-        rows.append({**coordinates(run), **shown, "run_id": run.info.run_id, "seconds": float(seconds)})
-    first, last = [*coordinates(runs[0])], ["run_id", "seconds"]
+        origin = {column: run.data.tags.get(tag, "") for column, tag in _ORIGIN.items()}
+        rows.append({**coordinates(run), **shown, "run_id": run.info.run_id, "seconds": float(seconds), **origin})
+    first, last = [*coordinates(runs[0])], ["run_id", "seconds", *_ORIGIN]
     names = sorted({name for row in rows for name in row}.difference(first, last))
     return pd.DataFrame(rows, columns=[*first, *names, *last])
 

@@ -3,6 +3,8 @@
 import math
 import statistics
 
+import pandas as pd
+
 from arelu_meta.analysis.arms import Analysis, ArmComparison
 from arelu_meta.analysis.decisions import ALPHA
 from arelu_meta.analysis.estimates import smallest_sign_flip_p
@@ -28,7 +30,7 @@ def make_notes(analysis: Analysis) -> list[str]:
         note + ("" if len(labels) == len(analysis.primary) else f" ({'; '.join(labels)})") + "."
         for note, labels in where.items()
     ]
-    found += _execution_notes(findings) + _look_notes(findings)
+    found += _execution_notes(findings) + _origin_notes(findings) + _look_notes(findings)
     if tuned_axes(findings) and not analysis.matched:
         axes = ", ".join(tuned_axes(findings))
         found.append(f"There is no view with {axes} matched: choosing it per arm needs a validation metric.")
@@ -80,6 +82,20 @@ def _failure_notes(comparison: ArmComparison) -> list[str]:
     left_out = "Trainings that failed, and are in no mean, no interval and no t test"
     none = "Arms of which no training learned"
     return [f"{note}: {'; '.join(names)}" for note, names in ((left_out, mixed), (none, whole)) if names]
+
+
+def _origin_notes(findings: Findings) -> list[str]:
+    """Name the commits and machines of the runs where there are several: one seed is another draw on each."""
+    notes = []
+    for column, several in (("commit", "commits"), ("machine", "machines")):
+        known = findings.runs[column].replace("", "unknown").fillna("unknown") if column in findings.runs else []
+        counts = pd.Series(known, dtype=str).value_counts()
+        if len(counts) > 1:
+            names = [f"{name[:7] if column == 'commit' else name} ({count})" for name, count in counts.items()]
+            notes.append(
+                f"Runs of several {several}: {', '.join(names)}; runs.csv says which. Results can differ by rounding."
+            )
+    return notes
 
 
 def _look_notes(findings: Findings) -> list[str]:

@@ -121,6 +121,15 @@ def test_arms_of_which_nothing_learned():
     assert "Arms of which no training learned: arelu (seeds 0, 1, 2, 3, 4 at chance)." in said(findings)
 
 
+def test_runs_of_several_commits_and_machines():
+    findings = sweep(TWO, seeds=range(8))
+    commits = ["a" * 40] * 12 + ["b" * 40] * 3 + [""]
+    text = said(replace(findings, runs=findings.runs.assign(commit=commits, machine=["Mine 9000"] * 15 + ["Yours"])))
+    assert "Runs of several commits: aaaaaaa (12), bbbbbbb (3), unknown (1); runs.csv says which." in text
+    assert "Runs of several machines: Mine 9000 (15), Yours (1); runs.csv says which." in text
+    assert "several" not in said(replace(findings, runs=findings.runs.assign(commit="a" * 40, machine="Mine")))
+
+
 def test_a_choice_that_is_lucky():
     """Three seeds, two rates; without seed 0 the other two choose 0.1, where seed 0 has 20 instead of 60."""
     rows = [
