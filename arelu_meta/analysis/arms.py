@@ -45,8 +45,13 @@ class Arm:
     """Seeds whose training failed, with the reason."""
     values: pd.Series
     """Results of the trainings that learned; of all that have one where none learned."""
+    learned: Estimate
+    """The share of trainings that learned, in per cent, with its exact interval."""
+    median: float
+    """Of all results, failed or not; so are the next two."""
+    interquartile_mean: float
     best: float
-    """The best result of all seeds, as papers print it."""
+    """As papers print it."""
     estimate: Estimate
     """Mean of these values."""
     sd: float
@@ -82,24 +87,9 @@ class Arm:
         return self.test is not None and self.test.differs
 
     @property
-    def learned(self) -> Estimate:
-        """The share of trainings that learned, in per cent, with its exact interval."""
-        return exact_proportion_interval(len(self.results) - len(self.failed), len(self.results))
-
-    @property
     def mixed(self) -> bool:
         """Whether some trainings failed and others did not."""
         return 0 < len(self.failed) < len(self.results)
-
-    @property
-    def median(self) -> float:
-        """Of all results, failed or not."""
-        return float(self.results.median())
-
-    @property
-    def interquartile_mean(self) -> float:
-        """Of all results, failed or not."""
-        return interquartile_mean(self.results.dropna().to_numpy())
 
 
 @dataclass(frozen=True, eq=False)
@@ -226,13 +216,16 @@ def _arm(findings: Findings, name: str, rows: pd.DataFrame, setting: AxisSetting
         results=results,
         failed=failed,
         values=values,
+        learned=exact_proportion_interval(len(learned), len(results)),
+        median=float(results.median()),
+        interquartile_mean=interquartile_mean(results.dropna().to_numpy()),
         best=float(results.max() if findings.higher_is_better else results.min()),
-        estimate=estimate_mean(raw).within(*findings.limits),
+        estimate=estimate_mean(raw).within(*findings.limits()),
         sd=standard_deviation(raw),
         seconds=float(rows["seconds"].sum()) if "seconds" in rows else math.nan,
         published=published_values(findings.published, {findings.arm: name, **dict(setting)}),
         other_metrics={
-            metric: estimate_mean(own[np.isfinite(own)].to_numpy()).within(*findings.limits_of(metric))
+            metric: estimate_mean(own[np.isfinite(own)].to_numpy()).within(*findings.limits(metric))
             for metric, own in others.items()
         },
         choice=choice,
@@ -242,7 +235,7 @@ def _arm(findings: Findings, name: str, rows: pd.DataFrame, setting: AxisSetting
 def paired_test(findings: Findings, arm: Arm, other: Arm, pair: PairedDifference, family: int) -> PairedTest:
     """Judge a difference of two arms, knowing which of their trainings failed."""
     better = arm if is_better(findings, pair) else other
-    low, high = findings.limits
+    low, high = findings.limits()
     return PairedTest(pair, family, findings.margin, arm.mixed or other.mixed, better.mixed, high - low)
 
 

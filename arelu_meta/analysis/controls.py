@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from arelu_meta.analysis.arms import Arm, ArmComparison, paired_test
 from arelu_meta.analysis.decisions import Outcome, PairedTest, family_sizes
-from arelu_meta.analysis.estimates import PairedDifference, paired_difference
+from arelu_meta.analysis.estimates import paired_difference
 from arelu_meta.analysis.findings import Findings
 
 DEFAULT_EXPLAINED = "arelu"
@@ -19,11 +19,6 @@ class Control:
     lacks: str
     test: PairedTest
     """Corrected over the controls."""
-
-    @property
-    def difference(self) -> PairedDifference:
-        """Of the trainings in which both learned."""
-        return self.test.difference
 
     @property
     def differs(self) -> bool:

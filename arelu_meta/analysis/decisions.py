@@ -75,11 +75,6 @@ class PairedTest:
         """Of the paired t test, corrected; NaN where there is nothing to test."""
         return min(self.family * self.difference.p_t, 1.0)  # in this order NaN stays NaN
 
-    @property
-    def p_permutation(self) -> float:
-        """Of the sign-flip permutation test, corrected."""
-        return min(self.family * self.difference.p_permutation, 1.0)
-
     @functools.cached_property
     def interval(self) -> Estimate:
         """The mean difference with the interval of the test: it leaves out 0 exactly where p is below 0.05."""
@@ -96,11 +91,6 @@ class PairedTest:
         return self.difference.interval(1 - 2 * ALPHA / self.family).within(-self.limit, self.limit)
 
     @property
-    def within_margin(self) -> bool:
-        """Whether the difference is shown to be smaller than the margin."""
-        return self.p_equivalence < ALPHA
-
-    @property
     def outcome(self) -> Outcome:
         """The answer."""
         if self.difference.identical:
@@ -111,7 +101,7 @@ class PairedTest:
             return Outcome.DIFFERENT
         if self.failing:
             return Outcome.FAILING
-        return Outcome.EQUIVALENT if self.within_margin else Outcome.UNDECIDED
+        return Outcome.EQUIVALENT if self.p_equivalence < ALPHA else Outcome.UNDECIDED
 
     @property
     def differs(self) -> bool:

@@ -84,11 +84,6 @@ class Findings:
     protocol: Mapping[str, str] = field(default_factory=dict)
     execution: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
 
-    def limits_of(self, metric: str) -> tuple[float, float]:
-        """What a metric cannot go beyond: 0 and 100 % of a share."""
-        return (0.0, 100.0) if self.units.get(metric) == "%" else (-math.inf, math.inf)
-
-    @property
-    def limits(self) -> tuple[float, float]:
-        """What the tested metric cannot go beyond."""
-        return self.limits_of(self.metric)
+    def limits(self, metric: str | None = None) -> tuple[float, float]:
+        """What a metric, by default the tested one, cannot go beyond: 0 and 100 % of a share."""
+        return (0.0, 100.0) if self.units.get(metric or self.metric) == "%" else (-math.inf, math.inf)

@@ -83,11 +83,6 @@ class AdvantageChange:
     """Mean advantage with each arm at its own setting."""
     test: PairedTest
 
-    @property
-    def label(self) -> str:
-        """Write the setting."""
-        return setting_label(self.setting)
-
 
 def advantage_changes(analysis: Analysis, comparison: ArmComparison) -> list[AdvantageChange]:
     """Test how the explained arm's advantage changes from each fixed setting to a matched comparison.
@@ -116,7 +111,7 @@ def advantage_changes(analysis: Analysis, comparison: ArmComparison) -> list[Adv
     first = min(numbers, key=lambda label: float(numbers[label])) if numbers and numeric else None
     families = family_sizes(pairs, first)
     own_fails = subject.mixed or baseline.mixed
-    limit = 2 * (findings.limits[1] - findings.limits[0])
+    limit = 2 * (findings.limits()[1] - findings.limits()[0])
     changes = []
     for setting, there, change, mixed in found:
         fails, seeds = mixed or own_fails, change.differences.index

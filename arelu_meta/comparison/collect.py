@@ -52,7 +52,7 @@ def results(name: str, *, budget: float = 1.0) -> pd.DataFrame:
 
     Returns:
         One row per cell: a column per axis, `seed`, a column per metric (at its last step, of a validation metric the
-        best; shares in per cent), `run_id`, `seconds` of the last try, `commit`, `machine` and `threads` it was run with,
+        best; shares in per cent), `run_id`, `seconds` of the last try, and the run's `commit`, `machine` and `threads`,
         empty where it does not say. A cell that diverged has no metrics.
 
     Raises:
@@ -113,10 +113,7 @@ def collect_findings(
     table = runs_table(parent, ended)
     if ended and not runs:  # so that the report can say that none has a finite result
         table[[metric, *filter(None, [report.validation_metric])]] = math.nan
-    figures = pd.DataFrame(published) if published else None
-    if figures is not None:
-        figures["value"] = pd.to_numeric(figures["value"])
-    chosen_by = filter(None, [report.validation_metric])
+    figures = pd.DataFrame(published).astype({"value": float}) if published else None
     values = {label: {run.data.tags[tag] for run in runs if tag in run.data.tags} for label, tag in _FACTS.items()}
     facts = {label: "; ".join(sorted(found)) for label, found in values.items() if found}  # where they differ, all
     return Findings(
@@ -145,7 +142,7 @@ def collect_findings(
         budget=min(cell.share for cell in cells),
         protocol={"task": experiment.task, **facts, "command": command},
         execution=_execution(runs, report.arm),
-        units={name: "%" for name in (metric, *others, *report.curves, *chosen_by) if is_share(name)},
+        units=_units(metric, *others, *report.curves, report.validation_metric),
     )
 
 
@@ -156,6 +153,11 @@ def _chance(given: float | None, metric: str, cells: Sequence[Cell]) -> float | 
     ways = {getattr(getattr(cell.spec, "episode", None), "ways", None) for cell in cells}
     (only,) = ways if len(ways) == 1 else (None,)
     return 100 / only if isinstance(only, int) else None
+
+
+def _units(*metrics: str | None) -> dict[str, str]:
+    """The unit of each metric that has one."""
+    return {name: "%" for name in metrics if name and is_share(name)}
 
 
 def is_share(metric: str) -> bool:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from arelu_meta.analysis.arms import Analysis, analyse
+from arelu_meta.analysis.arms import Analysis, ArmComparison, analyse
 from arelu_meta.analysis.controls import against_controls, explained_arm
 from arelu_meta.analysis.findings import Findings
 from arelu_meta.analysis.rates import advantage_changes
@@ -83,18 +83,7 @@ def make_report(findings: Findings) -> Report:
         verdict = make_verdict(findings, one, numbers, one.label if several else "")
         change = change_sentence(findings, one, advantage_changes(analysis, one), numbers)
         verdicts.append(replace(verdict, evidence=f"{verdict.evidence} {change}".rstrip()))
-    side_tables = []
-    for comparison in analysis.primary:
-        controls, subject = against_controls(findings, comparison), explained_arm(findings, comparison) or ""
-        first = control_table(controls, subject, comparison.label, numbers) if controls else None
-        tables = (
-            first,
-            change_table(analysis, comparison, numbers),
-            choice_table(analysis, comparison, numbers),
-            beyond_mean_table(findings, comparison, numbers),
-            other_metrics_table(findings, comparison),
-        )
-        side_tables.append(tuple(table for table in tables if table is not None))
+    side_tables = tuple(_side_tables(analysis, comparison, numbers) for comparison in analysis.primary)
     share = f"{100 * findings.budget:g} % of the full training"
     reduced = f"Reduced budget: every run had {share}; these are not the results of the full experiment."
     return Report(
@@ -106,10 +95,24 @@ def make_report(findings: Findings) -> Report:
         verdicts=tuple(verdicts) or (Verdict("Nothing can be compared: no run has finished."),),
         notes=tuple(make_notes(analysis)) if comparisons else (),
         main_tables=tuple(comparison_table(findings, comparison, numbers) for comparison in comparisons),
-        side_tables=tuple(side_tables),
+        side_tables=side_tables,
         facts=_facts(findings),
         missing=findings.missing,
     )
+
+
+def _side_tables(analysis: Analysis, comparison: ArmComparison, numbers: NumberFormat) -> tuple[ReportTable, ...]:
+    """Everything that stands beside a primary comparison."""
+    findings = analysis.findings
+    controls, subject = against_controls(findings, comparison), explained_arm(findings, comparison) or ""
+    tables = (
+        control_table(controls, subject, comparison.label, numbers) if controls else None,
+        change_table(analysis, comparison, numbers),
+        choice_table(analysis, comparison, numbers),
+        beyond_mean_table(findings, comparison, numbers),
+        other_metrics_table(findings, comparison),
+    )
+    return tuple(table for table in tables if table is not None)
 
 
 def _facts(findings: Findings) -> tuple[tuple[str, str], ...]:

@@ -51,7 +51,8 @@ def _permutation_notes(comparison: ArmComparison) -> list[str]:
             f" so it cannot confirm a difference at {over}; what is called detectable rests on the t test, which takes"
             " the differences over seeds for Gaussian"
         ]
-    doubtful = [arm.name for arm in comparison.arms if arm.differs and arm.test and arm.test.p_permutation >= ALPHA]
+    differing = [(arm.name, arm.test) for arm in comparison.arms if arm.test is not None and arm.differs]
+    doubtful = [name for name, test in differing if test.difference.p_permutation * test.family >= ALPHA]
     return [f"Detectable by the t test but not by the permutation test: {', '.join(doubtful)}"] if doubtful else []
 
 

@@ -94,7 +94,7 @@ def choice_table(analysis: Analysis, comparison: ArmComparison, numbers: NumberF
     if baseline is not None and baseline.left_out is not None:
         points = f" ({numbers.difference_unit})" if numbers.difference_unit else ""
         meaning = "paired, 95 % t interval; a guide: the choices of two seeds share most of what they rest on"
-        differences = [None if arm is baseline else _left_out_difference(findings, arm, baseline) for arm in arms]
+        differences = [None if arm is baseline else _left_out(findings, arm, baseline) for arm in arms]
         signed = partial(numbers.with_interval, signed=True)
         columns.append(make_column(f"left out, to {baseline.name}{points}", meaning, differences, signed))
     widths = good_decades(analysis, comparison)
@@ -108,17 +108,16 @@ def choice_table(analysis: Analysis, comparison: ArmComparison, numbers: NumberF
     return ReportTable(f"the choice of a setting, {comparison.label}", tuple(columns))
 
 
-def _left_out(findings: Findings, arm: Arm) -> Estimate | None:
+def _left_out(findings: Findings, arm: Arm, other: Arm | None = None) -> Estimate | None:
+    """The mean of the results with the seed left out, or of their differences to another arm's."""
     if arm.left_out is None or arm.left_out.dropna().empty:
         return None
-    return estimate_mean(arm.left_out.dropna().to_numpy()).within(*findings.limits)
-
-
-def _left_out_difference(findings: Findings, arm: Arm, baseline: Arm) -> Estimate | None:
-    if arm.left_out is None or baseline.left_out is None:
+    low, high = findings.limits()
+    if other is None:
+        return estimate_mean(arm.left_out.dropna().to_numpy()).within(low, high)
+    if other.left_out is None:
         return None
-    pair = paired_difference(arm.left_out.dropna(), baseline.left_out.dropna())
-    low, high = findings.limits
+    pair = paired_difference(arm.left_out.dropna(), other.left_out.dropna())
     return pair.estimate.within(low - high, high - low) if pair.n else None
 
 
@@ -134,7 +133,7 @@ def change_table(analysis: Analysis, comparison: ArmComparison, numbers: NumberF
     points = f" ({numbers.difference_unit})" if numbers.difference_unit else ""
     primary = "; the smallest by itself" if family > 1 else ""
     columns = (
-        make_column("shared setting", "", (change.label for change in changes)),
+        make_column("shared setting", "", (setting_label(change.setting) for change in changes)),
         make_column("n", "seeds", (test.difference.n for test in tests)),
         make_column(
             f"advantage there{points}",

@@ -134,7 +134,7 @@ def _outcome_sentence(
         how = "better" if is_better(findings, test.difference) else "worse"
         less = (
             f", which is within the margin of {numbers.amount(test.margin)}"
-            if test.margin and test.within_margin
+            if test.margin and test.p_equivalence < ALPHA
             else ""
         )
         what = f"{arm.name} is detectably {how} than {findings.baseline} on {metric}"
@@ -156,7 +156,7 @@ def learned_text(arm: Arm) -> str:
 def _control_sentence(findings: Findings, subject: Arm, controls: list[Control]) -> str:
     """Say which controls differ from the arm; where it has an advantage, that tells what the advantage needs."""
     differing = [control for control in controls if control.differs]
-    ahead = [control for control in differing if is_better(findings, control.difference)]
+    ahead = [control for control in differing if is_better(findings, control.test.difference)]
     behind = [control for control in differing if control not in ahead]
     equal = [one for one in controls if one.test.outcome in (Outcome.EQUIVALENT, Outcome.IDENTICAL)]
     alike = [control for control in controls if control not in differing and control not in equal]
@@ -237,9 +237,8 @@ def change_sentence(
     found = f"changes by {_size(change.test, numbers)} ({p_text(change.test.p)})"
     if change.test.outcome is Outcome.UNDECIDED:
         found = f"does not change detectably: {_size(change.test, numbers)} ({p_text(change.test.p)})"
-    return (
-        f"From {there} over {findings.baseline} at {change.label} to {own} at own settings, {subject}'s lead {found}."
-    )
+    where = f"{findings.baseline} at {setting_label(change.setting)}"
+    return f"From {there} over {where} to {own} at own settings, {subject}'s lead {found}."
 
 
 def _others(findings: Findings, arms: Sequence[Arm]) -> str:

@@ -1,11 +1,12 @@
 """Coverage and false positives of whole reports, on simulated sweeps whose truth is known.
 
-    python -m tests.analysis.simulated      # 2,000 sweeps of each kind, into docs/statistics.md; a quarter of an hour
+    python -m tests.analysis.simulated 2000     # sweeps of each kind, into docs/statistics.md; a quarter of an hour
 
 Four arms of one true level, seeds paired; in one of them, the primary one, trainings may collapse. What is counted is
 what a report says: its intervals, its verdicts, and how often it declines to give one.
 """
 
+import sys
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
@@ -98,19 +99,19 @@ def simulate(kind: Kind, seeds: int, sweeps: int = SWEEPS) -> pd.Series:
     return 100 * pd.DataFrame([counted(kind, seeds, random) for _ in range(sweeps)]).mean()
 
 
-def write_table() -> None:
+def write_table(sweeps: int) -> None:
     """Put the full table into docs/statistics.md."""
     cases = [(kind, seeds) for kind in KINDS for seeds in SIZES]
     with ProcessPoolExecutor() as pool:
-        rows = list(pool.map(simulate, *zip(*cases, strict=True)))
+        rows = list(pool.map(simulate, *zip(*cases, strict=True), [sweeps] * len(cases)))
     columns = list(rows[0].index)
-    lines = ["| seeds are | n | " + " | ".join(columns) + " |", "|---|---:|" + "---:|" * len(columns)]
+    lines = ["| seeds are | n | sweeps | " + " | ".join(columns) + " |", "|---|---:|---:|" + "---:|" * len(columns)]
     for (kind, seeds), row in zip(cases, rows, strict=True):
-        lines.append(f"| {kind.name} | {seeds} | " + " | ".join(f"{value:.1f}" for value in row) + " |")
+        lines.append(f"| {kind.name} | {seeds} | {sweeps} | " + " | ".join(f"{value:.1f}" for value in row) + " |")
     before, rest = PAGE.read_text(encoding="utf-8").split(START)
     table = "\n".join(lines)
     PAGE.write_text(f"{before}{START}\n{table}\n{END}{rest.split(END)[1]}", encoding="utf-8")
 
 
 if __name__ == "__main__":
-    write_table()
+    write_table(int(sys.argv[1]))

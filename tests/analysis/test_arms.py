@@ -120,7 +120,7 @@ def test_no_interval_beyond_the_possible():
         assert 0 <= arm.estimate.low <= arm.estimate.high <= 100
         assert arm.estimate.cut
     assert comparison.arm("arelu").test.interval.low >= -100
-    assert math.isinf(replace(findings, units={}).limits[1])
+    assert math.isinf(replace(findings, units={}).limits()[1])
 
 
 def test_lower_is_better():

@@ -142,5 +142,5 @@ def test_each_other_setting_has_changes_of_its_own():
     both = pd.concat([findings.runs.assign(shots=1), findings.runs.assign(shots=5)])
     analysis = analyse(replace(findings, runs=both, axes=("activation", "shots", "lr")))
     changes = advantage_changes(analysis, analysis.matched[1])
-    assert [change.label for change in changes] == ["shots = 5, lr = 0.01", "shots = 5, lr = 0.1"]
+    assert [dict(change.setting) for change in changes] == [{"shots": 5, "lr": 0.01}, {"shots": 5, "lr": 0.1}]
     assert np.isfinite([change.test.p for change in changes]).any()
