@@ -41,8 +41,8 @@ NAMES = [(package, name) for package, names in PUBLIC.items() for name in names.
 # Classes that functions give back or raise, aliases of types, a module: nobody calls them.
 NOT_CALLED = """
     Activation ActivationEntry Analysis Arm ArmComparison Assembled Backbone BackboneEntry Cell ComparisonResult Dataset
-    DatasetEntry Estimate Experiment Factory InputError LearnerEntry LeftReport Method Outcome PairedDifference PairedTest
-    RunError SiteReport SwapReport Weights engines
+    DatasetEntry Estimate Experiment Factory InputError LearnerEntry LeftReport Method Outcome PairedDifference
+    PairedTest RunError SiteReport SwapReport Weights engines
 """
 WITHOUT_EXAMPLE = """
     Execution Pool RayCluster assemble build_network load_weights
