@@ -45,7 +45,6 @@ def test_all_sweeps(kind: Kind, seeds: int):
     check(simulate(kind, seeds), SWEEPS, 2)
 
 
-@pytest.mark.slow
 def test_the_table_of_the_page():
     """What the page shows holds to the same demands."""
     text = PAGE.read_text(encoding="utf-8").partition(START)[2].partition(END)[0]
