@@ -36,6 +36,7 @@ ELSEWHERE = {
 }
 # Test files of no single module.
 ACROSS = {
+    "analysis/test_coverage.py": "how often reports are right, by simulation",
     "activations/test_contract.py": "what every activation does",
     "backbones/test_cifar_networks.py": "networks for 32x32 images, side by side",
     "backbones/test_contract.py": "what every backbone does",
@@ -58,6 +59,7 @@ ACROSS = {
     "test_layers.py": "imports point downwards",
     "test_mirror.py": "this",
     "test_packaging.py": "the wheel",
+    "test_results.py": "the shipped results, worked out again",
     "test_public_names.py": "what users may call",
 }
 

@@ -19,8 +19,9 @@ PUBLIC = {
     """,
     "arelu_meta.activations": "Activation ActivationEntry Factory build entries factory names register",
     "arelu_meta.analysis": """
-        Analysis Arm ArmComparison Estimate Findings PairedDifference analyse detectable_difference holm mean_interval
-        paired_difference proportion_interval
+        Analysis Arm ArmComparison Estimate Findings Outcome PairedDifference PairedTest analyse detectable_difference
+        equivalence_p exact_proportion_interval holm mean_interval paired_difference probability_of_improvement
+        proportion_interval seeds_needed
     """,
     "arelu_meta.backbones": "Backbone BackboneEntry build check_options entries names register",
     "arelu_meta.comparison": """
@@ -40,8 +41,8 @@ NAMES = [(package, name) for package, names in PUBLIC.items() for name in names.
 # Classes that functions give back or raise, aliases of types, a module: nobody calls them.
 NOT_CALLED = """
     Activation ActivationEntry Analysis Arm ArmComparison Assembled Backbone BackboneEntry Cell ComparisonResult Dataset
-    DatasetEntry Estimate Experiment Factory InputError LearnerEntry LeftReport Method PairedDifference RunError
-    SiteReport SwapReport Weights engines
+    DatasetEntry Estimate Experiment Factory InputError LearnerEntry LeftReport Method Outcome PairedDifference
+    PairedTest RunError SiteReport SwapReport Weights engines
 """
 WITHOUT_EXAMPLE = """
     Execution Pool RayCluster assemble build_network load_weights

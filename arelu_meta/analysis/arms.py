@@ -1,37 +1,36 @@
 """From findings to conclusions: every arm with its interval, its difference to the baseline, and corrected tests."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pandas as pd
 
+from arelu_meta.analysis.decisions import Outcome, PairedTest, family_sizes
 from arelu_meta.analysis.episodes import EpisodePairs, episode_pairs
 from arelu_meta.analysis.estimates import (
     Estimate,
     PairedDifference,
-    detectable_difference,
     estimate_mean,
-    holm,
     paired_difference,
     standard_deviation,
 )
+from arelu_meta.analysis.failures import COLLAPSED, exact_proportion_interval, failed_trainings
 from arelu_meta.analysis.findings import Findings
+from arelu_meta.analysis.robust import interquartile_mean, probability_of_improvement
 from arelu_meta.analysis.settings import (
     AxisSetting,
     Choice,
     SourceKey,
     checked_runs,
     choose_setting,
+    left_out_results,
     published_values,
     rows_by_setting,
     setting_label,
     tuned_axes,
 )
-
-ALPHA = 0.05
-DEFAULT_EXPLAINED = "arelu"
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,11 +39,21 @@ class Arm:
 
     name: str
     setting: AxisSetting
+    results: pd.Series
+    """The metric by seed, NaN where a run finished without a number."""
+    failed: Mapping[int, str]
+    """Seeds whose training failed, with the reason."""
     values: pd.Series
-    """The metric by seed, where it is a number."""
-    diverged: tuple[int, ...]
-    """Seeds whose run finished without a number."""
+    """Results of the trainings that learned; of all that have one where none learned."""
+    learned: Estimate
+    """The share of trainings that learned, in per cent, with its exact interval."""
+    median: float
+    """Of all results, failed or not; so are the next two."""
+    interquartile_mean: float
+    best: float
+    """As papers print it."""
     estimate: Estimate
+    """Mean of these values."""
     sd: float
     seconds: float
     published: Mapping[SourceKey, float]
@@ -53,20 +62,34 @@ class Arm:
     """Other metrics of the same runs."""
     choice: Choice | None = None
     """How the setting was chosen, where each arm has its own."""
-    difference: PairedDifference | None = None
-    """To the baseline."""
+    left_out: pd.Series | None = None
+    """Results by seed at the setting that the other seeds choose, where each arm has its own."""
+    test: PairedTest | None = None
+    """Against the baseline."""
+    improvement: Estimate | None = None
+    """How often it is ahead of the baseline on the same seed, in per cent of all trainings."""
     episodes: EpisodePairs | None = None
     """To the baseline, over the fixed test episodes."""
-    p_holm: float = math.nan
-    """Of the paired t test, corrected over the arms."""
-    p_permutation_holm: float = math.nan
-    detectable: float = math.nan
-    """The difference to the baseline that would have been found with 80 % power at the corrected level."""
+
+    @property
+    def difference(self) -> PairedDifference | None:
+        """To the baseline, of the trainings in which both learned."""
+        return self.test.difference if self.test else None
+
+    @property
+    def outcome(self) -> Outcome | None:
+        """What the comparison with the baseline comes to; None for the baseline."""
+        return self.test.outcome if self.test else None
 
     @property
     def differs(self) -> bool:
         """Whether it differs detectably from the baseline."""
-        return self.p_holm < ALPHA
+        return self.test is not None and self.test.differs
+
+    @property
+    def mixed(self) -> bool:
+        """Whether some trainings failed and others did not."""
+        return 0 < len(self.failed) < len(self.results)
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +112,12 @@ class ArmComparison:
     @property
     def tested(self) -> tuple[Arm, ...]:
         """Arms for which the test against the baseline could be made."""
-        return tuple(arm for arm in self.arms if not math.isnan(arm.p_holm))
+        return tuple(arm for arm in self.arms if arm.outcome not in (None, Outcome.UNTESTED))
+
+    @property
+    def family(self) -> int:
+        """How many comparisons are corrected together."""
+        return max((arm.test.family for arm in self.arms if arm.test), default=1)
 
     @property
     def seeds(self) -> str:
@@ -123,7 +151,7 @@ class Analysis:
 
 
 def analyse(findings: Findings) -> Analysis:
-    """Compare all arms of findings: paired, Holm-corrected, at fixed settings and at settings chosen on validation.
+    """Compare all arms of findings: paired, corrected, at fixed settings and at settings chosen on validation.
 
     Args:
         findings: Results of runs, one row each.
@@ -140,8 +168,8 @@ def analyse(findings: Findings) -> Analysis:
         >>> found = Findings("mine", "", "", runs, ("activation",), "activation", "relu", "test/accuracy")
         >>> (comparison,) = analyse(found).primary
         >>> arm = comparison.arm("arelu")
-        >>> arm.difference.differences.to_dict(), round(arm.p_holm, 4), arm.differs
-        ({0: 5.0, 1: 6.0, 2: 5.5}, 0.0027, True)
+        >>> arm.difference.differences.to_dict(), round(arm.test.p, 4), str(arm.outcome)
+        ({0: 5.0, 1: 6.0, 2: 5.5}, 0.0027, 'different')
     """
     runs = checked_runs(findings)
     if runs.empty:
@@ -161,7 +189,8 @@ def _comparisons(findings: Findings, runs: pd.DataFrame, tuned: tuple[str, ...])
         for name, own in rows.groupby(findings.arm, sort=False):
             choice = choose_setting(findings, own, tuned) if tuned else None
             by_arm[name] = (choice.rows if choice else own).set_index("seed")
-            arms.append(_arm(findings, name, by_arm[name], setting, choice))
+            arm = _arm(findings, name, by_arm[name], setting, choice)
+            arms.append(replace(arm, left_out=left_out_results(findings, own, tuned)) if tuned else arm)
         baseline = next((arm for arm in arms if arm.name == findings.baseline), None)
         if baseline is not None:
             tested = _tested(findings, [arm for arm in arms if arm is not baseline], baseline, by_arm)
@@ -173,41 +202,56 @@ def _comparisons(findings: Findings, runs: pd.DataFrame, tuned: tuple[str, ...])
 
 
 def _arm(findings: Findings, name: str, rows: pd.DataFrame, setting: AxisSetting, choice: Choice | None) -> Arm:
-    values = rows[findings.metric].sort_index()
-    finite = values[np.isfinite(values)]
-    raw = finite.to_numpy()
+    results = rows[findings.metric].sort_index()
+    results = results.where(np.isfinite(results))
+    failed = failed_trainings(results, rows.get(COLLAPSED), findings.chance)
+    learned = results.drop(list(failed))
+    values = learned if len(learned) else results.dropna()
+    raw = values.to_numpy()
     setting = (*setting, *choice.setting) if choice else setting
     others = {metric: rows[metric] for metric in findings.other_metrics if metric in rows}
     return Arm(
         name=name,
         setting=setting,
-        values=finite,
-        diverged=tuple(int(seed) for seed in values.index.difference(finite.index)),
-        estimate=estimate_mean(raw),
+        results=results,
+        failed=failed,
+        values=values,
+        learned=exact_proportion_interval(len(learned), len(results)),
+        median=float(results.median()),
+        interquartile_mean=interquartile_mean(results.dropna().to_numpy()),
+        best=float(results.max() if findings.higher_is_better else results.min()),
+        estimate=estimate_mean(raw).within(*findings.limits()),
         sd=standard_deviation(raw),
         seconds=float(rows["seconds"].sum()) if "seconds" in rows else math.nan,
         published=published_values(findings.published, {findings.arm: name, **dict(setting)}),
-        other_metrics={metric: estimate_mean(own[np.isfinite(own)].to_numpy()) for metric, own in others.items()},
+        other_metrics={
+            metric: estimate_mean(own[np.isfinite(own)].to_numpy()).within(*findings.limits(metric))
+            for metric, own in others.items()
+        },
         choice=choice,
     )
 
 
+def paired_test(findings: Findings, arm: Arm, other: Arm, pair: PairedDifference, family: int) -> PairedTest:
+    """Judge a difference of two arms, knowing which of their trainings failed."""
+    better = arm if is_better(findings, pair) else other
+    low, high = findings.limits()
+    return PairedTest(pair, family, findings.margin, arm.mixed or other.mixed, better.mixed, high - low)
+
+
 def _tested(findings: Findings, arms: list[Arm], baseline: Arm, by_arm: dict[str, pd.DataFrame]) -> list[Arm]:
     """Add differences to the baseline, corrected over the arms."""
-    pairs = [paired_difference(arm.values, baseline.values) for arm in arms]
-    corrected = holm([pair.p_t for pair in pairs])
-    flipped = holm([pair.p_permutation for pair in pairs])
-    family = max(sum(not math.isnan(p) for p in corrected), 1)
+    pairs = {arm.name: paired_difference(arm.values, baseline.values) for arm in arms}
+    families = family_sizes(pairs, findings.primary)
+    higher = findings.higher_is_better
     return [
         replace(
             arm,
-            difference=pair,
+            test=paired_test(findings, arm, baseline, pairs[arm.name], families[arm.name]),
+            improvement=probability_of_improvement(arm.results, baseline.results, higher_is_better=higher),
             episodes=episode_pairs(by_arm[arm.name], by_arm[baseline.name], findings.metric, findings.episodes),
-            p_holm=p,
-            p_permutation_holm=p_flipped,
-            detectable=detectable_difference(pair.sd, pair.n, alpha=ALPHA / family),
         )
-        for arm, pair, p, p_flipped in zip(arms, pairs, corrected, flipped, strict=True)
+        for arm in arms
     ]
 
 
@@ -221,41 +265,3 @@ def count_better_and_worse(findings: Findings, arms: Iterable[Arm]) -> tuple[int
     differing = [arm.difference for arm in arms if arm.differs and arm.difference is not None]
     better = sum(is_better(findings, difference) for difference in differing)
     return better, len(differing) - better
-
-
-@dataclass(frozen=True, eq=False)
-class Control:
-    """The explained arm less one control, seed by seed: is it the shape, the learning or the gain?"""
-
-    arm: str
-    lacks: str
-    difference: PairedDifference
-    p_holm: float
-    """Corrected over the controls."""
-
-    @property
-    def differs(self) -> bool:
-        """Whether the explained arm differs detectably from it."""
-        return self.p_holm < ALPHA
-
-
-def explained_arm(findings: Findings, comparison: ArmComparison) -> str | None:
-    """The arm that the controls explain: as the findings say, or `arelu`, or the only one there can be."""
-    free = [arm.name for arm in comparison.arms if arm.name != findings.baseline and arm.name not in findings.controls]
-    named = findings.explained if findings.explained is not None else DEFAULT_EXPLAINED
-    if named in free:
-        return named
-    return free[0] if findings.explained is None and len(free) == 1 else None
-
-
-def against_controls(findings: Findings, comparison: ArmComparison) -> list[Control]:
-    """Compare the explained arm with each of its controls; empty where nothing can be tested."""
-    subject = comparison.arm(explained_arm(findings, comparison))
-    controls: Sequence[Arm | None] = [comparison.arm(name) for name in findings.controls] if subject else []
-    pairs = {arm.name: paired_difference(subject.values, arm.values) for arm in controls if arm and subject}
-    corrected = holm([pair.p_t for pair in pairs.values()])
-    return [
-        Control(name, findings.controls[name], pair, p)
-        for (name, pair), p in zip(pairs.items(), corrected, strict=True)
-        if not math.isnan(p)
-    ]

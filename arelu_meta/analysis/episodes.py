@@ -41,7 +41,7 @@ def episode_pairs(
 ) -> EpisodePairs | None:
     """Compare two arms, rows indexed by seed with `run_id` and the metric; None without a seed that can be paired."""
     differences: dict[int, np.ndarray] = {}
-    for seed in arm.index.intersection(other.index):
+    for seed in arm.index.intersection(other.index) if episodes else ():
         ours, theirs = (
             episode_results(episodes, rows.at[seed, "run_id"], float(rows.at[seed, metric])) for rows in (arm, other)
         )

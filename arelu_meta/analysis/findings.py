@@ -1,5 +1,6 @@
 """`Findings`: what the finished runs of a comparison hold, before anything is concluded from it."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -31,6 +32,11 @@ class Findings:
         controls: Arms that are there to explain another, with what each of them lacks.
         explained: The arm that the verdict is about and that controls explain; without it `arelu`, or the only arm that
             is neither control nor baseline.
+        primary: The one arm whose comparison with the baseline was declared before any run; it is tested without
+            correction, all others are corrected together.
+        margin: The smallest difference that would matter, in the unit of a difference; with it arms can be equivalent.
+        chance: The result of guessing in per cent; with it trainings that learned nothing are told from others.
+        planned_seeds: Seeds that the experiment was to have; runs of others are later looks at the same question.
         tuned: Axes whose value each arm may choose by the validation metric; without it those named `lr` or `..._lr`.
         published: Columns: the axes, `metric`, `value`, `protocol`, `source`.
         curves: Long table of metrics over steps: the axes, `seed`, `metric`, `step`, `value`.
@@ -65,6 +71,10 @@ class Findings:
     controls: Mapping[str, str] = field(default_factory=dict)
     explained: str | None = None
     tuned: tuple[str, ...] | None = None
+    primary: str | None = None
+    margin: float | None = None
+    chance: float | None = None
+    planned_seeds: tuple[int, ...] = ()
     published: pd.DataFrame | None = None
     curves: pd.DataFrame | None = None
     step: str = "training step"
@@ -73,3 +83,7 @@ class Findings:
     budget: float = 1.0
     protocol: Mapping[str, str] = field(default_factory=dict)
     execution: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
+
+    def limits(self, metric: str | None = None) -> tuple[float, float]:
+        """What a metric, by default the tested one, cannot go beyond: 0 and 100 % of a share."""
+        return (0.0, 100.0) if self.units.get(metric or self.metric) == "%" else (-math.inf, math.inf)

@@ -161,3 +161,21 @@ def decades_from(setting: AxisSetting, other: AxisSetting, axis: str) -> float:
     except (KeyError, TypeError, ValueError):
         return math.nan
     return math.log10(one / two) if one > 0 and two > 0 else math.nan
+
+
+def left_out_results(findings: Findings, rows: pd.DataFrame, tuned: tuple[str, ...]) -> pd.Series:
+    """Results of one arm, each seed at the setting that the other seeds choose.
+
+    The plain choice knows the seeds it is judged on; this one does not. Where the best setting is good for some seeds
+    and bad for others, the difference is large. NaN where the seed diverged there; empty for a single seed.
+    """
+    found: dict[Any, float] = {}
+    for seed in sorted(rows["seed"].unique()) if rows["seed"].nunique() > 1 else ():
+        chosen = dict(choose_setting(findings, rows[rows["seed"] != seed], tuned).setting)
+        own = rows[rows["seed"] == seed]
+        for axis, value in chosen.items():
+            own = own[[same_value(one, value) for one in own[axis]]]
+        if len(own):
+            found[seed] = float(own[findings.metric].iloc[0])
+    results = pd.Series(found, dtype=float)
+    return results.where(np.isfinite(results))

@@ -6,13 +6,13 @@ import platform
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 
 import torch
 
 from arelu_meta import __version__
 from arelu_meta.benchmarks.timing import Timing
 from arelu_meta.console.tables import text_table
+from arelu_meta.runtime.machine import processor_name
 
 _RATIOS = {
     "ours": "ratio to ours",
@@ -78,12 +78,8 @@ def timing_rows(timings: Sequence[Timing]) -> list[Row]:
 
 def machine_facts() -> dict[str, str]:
     """Processor, cores, threads and versions: the facts without which a time says nothing."""
-    processor = platform.processor() or platform.machine()
-    if (cpuinfo := Path("/proc/cpuinfo")).exists():
-        lines = cpuinfo.read_text(encoding="utf-8").splitlines()
-        processor = next((line.partition(": ")[2] for line in lines if line.startswith("model name")), processor)
     return {
-        "processor": processor,
+        "processor": processor_name(),
         "cores": str(os.cpu_count()),
         "threads": str(torch.get_num_threads()),
         "python": platform.python_version(),

@@ -24,6 +24,7 @@ _VALIDATION = "validation/"
 _EPISODES = "test_episodes.csv"
 _METRIC_OF_EPISODES = "test/accuracy"  # the mean over the episodes
 _EXECUTION = "exec."  # tags of how a run was carried out
+_ORIGIN = {"commit": "git_commit", "machine": "machine", "threads": "exec.threads"}
 _FACTS = {
     "protocol": "protocol",
     "held out": "held_out",
@@ -51,7 +52,8 @@ def results(name: str, *, budget: float = 1.0) -> pd.DataFrame:
 
     Returns:
         One row per cell: a column per axis, `seed`, a column per metric (at its last step, of a validation metric the
-        best; shares in per cent), `run_id`, `seconds` of the last try. A cell that diverged has no metrics.
+        best; shares in per cent), `run_id`, `seconds` of the last try, and the run's `commit`, `machine` and `threads`,
+        empty where it does not say. A cell that diverged has no metrics.
 
     Raises:
         InputError: the store holds no such comparison.
@@ -111,9 +113,7 @@ def collect_findings(
     table = runs_table(parent, ended)
     if ended and not runs:  # so that the report can say that none has a finite result
         table[[metric, *filter(None, [report.validation_metric])]] = math.nan
-    figures = pd.DataFrame(published) if published else None
-    if figures is not None:
-        figures["value"] = pd.to_numeric(figures["value"])
+    figures = pd.DataFrame(published).astype({"value": float}) if published else None
     values = {label: {run.data.tags[tag] for run in runs if tag in run.data.tags} for label, tag in _FACTS.items()}
     facts = {label: "; ".join(sorted(found)) for label, found in values.items() if found}  # where they differ, all
     return Findings(
@@ -130,6 +130,10 @@ def collect_findings(
         higher_is_better=report.higher_is_better,
         controls=report.controls,
         explained=report.explained,
+        primary=report.primary,
+        margin=report.margin,
+        chance=_chance(report.chance, metric, cells),
+        planned_seeds=experiment.seeds,
         published=figures,
         curves=curves_table(parent, runs, report.curves),
         step=kinds.entry(cells[0].spec.kind).step,
@@ -138,8 +142,22 @@ def collect_findings(
         budget=min(cell.share for cell in cells),
         protocol={"task": experiment.task, **facts, "command": command},
         execution=_execution(runs, report.arm),
-        units={name: "%" for name in (metric, *others, *report.curves) if is_share(name)},
+        units=_units(metric, *others, *report.curves, report.validation_metric),
     )
+
+
+def _chance(given: float | None, metric: str, cells: Sequence[Cell]) -> float | None:
+    """The result of guessing in per cent: as the file says, or one of so many ways where all cells have as many."""
+    if given is not None or "accuracy" not in metric:
+        return given
+    ways = {getattr(getattr(cell.spec, "episode", None), "ways", None) for cell in cells}
+    (only,) = ways if len(ways) == 1 else (None,)
+    return 100 / only if isinstance(only, int) else None
+
+
+def _units(*metrics: str | None) -> dict[str, str]:
+    """The unit of each metric that has one."""
+    return {name: "%" for name in metrics if name and is_share(name)}
 
 
 def is_share(metric: str) -> bool:
@@ -168,8 +186,9 @@ def runs_table(parent: ParentRun, runs: Sequence[Run]) -> pd.DataFrame:
         shown = {key: 100 * value if is_share(key) else value for key, value in metrics.items()}
         # A worker that died after its run had finished left no time of its own.
         seconds = run.data.tags.get(SECONDS_TAG) or (run.info.end_time - run.info.start_time) / 1000
-        rows.append({**coordinates(run), **shown, "run_id": run.info.run_id, "seconds": float(seconds)})
-    first, last = [*coordinates(runs[0])], ["run_id", "seconds"]
+        origin = {column: run.data.tags.get(tag, "") for column, tag in _ORIGIN.items()}
+        rows.append({**coordinates(run), **shown, "run_id": run.info.run_id, "seconds": float(seconds), **origin})
+    first, last = [*coordinates(runs[0])], ["run_id", "seconds", *_ORIGIN]
     names = sorted({name for row in rows for name in row}.difference(first, last))
     return pd.DataFrame(rows, columns=[*first, *names, *last])
 

@@ -69,6 +69,12 @@ class ReportSection(Section):
     """metrics drawn over their steps"""
     explained: str | None = None
     """arm that the verdict is about and that controls explain; without it arelu, or the only one there can be"""
+    primary: str | None = None
+    """arm whose comparison with the baseline is tested by itself; all others are corrected together"""
+    margin: Annotated[float, Field(gt=0)] | None = None
+    """smallest difference that would matter, in points of per cent or the metric's unit; makes arms equivalent"""
+    chance: Annotated[float, Field(ge=0, lt=100)] | None = None
+    """result of guessing in per cent, to tell trainings that learned nothing; few-shot runs know it by `ways`"""
     controls: dict[str, str] = Field(default_factory=dict)
     """arms that explain another, with what each takes away"""
     published: tuple[str, ...] = ()
@@ -118,12 +124,15 @@ class Experiment(Section):
         arms = [format_value(value) for value in self.axes[report.arm]]
         named = [("baseline", report.baseline), *(("control", name) for name in report.controls)]
         named += [("explained arm", report.explained)] if report.explained is not None else []
+        named += [("primary arm", report.primary)] if report.primary is not None else []
         for role, name in named:
             if name not in arms:
                 raise unknown(f"{role} of the report", name, arms)
         if report.explained == report.baseline or report.explained in report.controls:
             role = "baseline" if report.explained == report.baseline else "control"
             raise InputError(f"explained = {report.explained!r} is the {role} of the report; name another arm")
+        if report.primary == report.baseline:
+            raise InputError(f"primary = {report.primary!r} is the baseline of the report; name another arm")
         return self
 
 

@@ -164,17 +164,18 @@ def dot_plot(
 ) -> DotPlot:
     """Draw the arms below each other: every seed on the left, its paired differences to the baseline on the right."""
     arms, baseline = comparison.arms, comparison.arm(findings.baseline)
-    values = _scale([(arm.values, arm.estimate) for arm in arms])
+    values = _scale([(arm.results.dropna(), arm.estimate) for arm in arms])
     line = baseline.estimate.mean if baseline is not None else math.nan
     axes = [(f"{findings.metric}{f' ({numbers.unit})' if numbers.unit else ''}", values.tick_places())]
-    pairs = [(arm.difference.differences, arm.difference.estimate) for arm in arms if arm.difference is not None]
+    pairs = [(arm.test.difference.differences, arm.test.interval) for arm in arms if arm.test is not None]
     differences = _scale([*pairs, (pd.Series([0.0]), Estimate(0.0, 0.0, 0.0, 0))]) if pairs else None
     if differences is not None:
         unit = f" ({numbers.difference_unit})" if numbers.difference_unit else ""
         axes.append((f"difference to {findings.baseline}{unit}", differences.tick_places()))
     by_name = {style.name: style for style in styles}
     rows = tuple((by_name[arm.name], arm.estimate.n, _strips(arm, values, line, differences, numbers)) for arm in arms)
-    legend = f"Points are seeds, diamonds means, bars 95 % t intervals ({comparison.seeds})."
+    failed = " of the trainings that learned" if any(arm.mixed for arm in arms) else ""
+    legend = f"Points are seeds, diamonds means{failed}, bars 95 % t intervals ({comparison.seeds})."
     if differences is not None:
         legend += f" The dashed line is {findings.baseline}; on the right, differences to it on the same seed."
     about = f" ({comparison.label})" if comparison.label else ""
@@ -195,12 +196,12 @@ def _scale(pairs: list[tuple[pd.Series, Estimate]]) -> Scale:
 def _strips(arm: Arm, values: Scale, line: float, differences: Scale | None, numbers: NumberFormat) -> list[Strip]:
     """The strip of an arm's values, and, where there is a baseline, that of its differences."""
     described = f"{arm.name}: mean {numbers.with_interval(arm.estimate)} {numbers.unit}, n = {arm.estimate.n}"
-    strips = [_strip(arm.values, arm.estimate, values, line, described, numbers.value)]
-    pair = arm.difference
-    if differences is not None and pair is not None:
-        size = f"{numbers.with_interval(pair.estimate, signed=True)} {numbers.difference_unit}"
+    strips = [_strip(arm.results.dropna(), arm.estimate, values, line, described, numbers.value)]
+    if differences is not None and arm.test is not None:
+        pair, interval = arm.test.difference, arm.test.interval
+        size = f"{numbers.with_interval(interval, signed=True)} {numbers.difference_unit}"
         described = f"{arm.name}: difference {size}, n = {pair.n}"
-        strips.append(_strip(pair.differences, pair.estimate, differences, 0.0, described, numbers.signed))
+        strips.append(_strip(pair.differences, interval, differences, 0.0, described, numbers.signed))
     elif differences is not None:  # the baseline itself
         strips.append(Strip("", [place for place, _ in differences.tick_places()], differences.percent(0.0)))
     return strips

@@ -34,6 +34,15 @@ class NumberFormat:
         """The unit of a difference: of two percentages it is percentage points."""
         return "points" if self.unit == "%" else self.unit
 
+    def amount(self, size: float) -> str:
+        """Write the size of a difference as it was declared.
+
+        >>> NumberFormat(2, "%").amount(1.0), NumberFormat(2, "%").amount(2.5), NumberFormat(2).amount(1.0)
+        ('1 point', '2.5 points', '1')
+        """
+        unit = self.difference_unit
+        return f"{size:g} {unit.removesuffix('s') if size == 1 else unit}".rstrip()
+
     def value(self, value: float) -> str:
         """Write a value."""
         return f"{value:.{self.decimals}f}".replace("-", MINUS) if math.isfinite(value) else NONE
@@ -46,10 +55,15 @@ class NumberFormat:
         return written if any(digit in "123456789" for digit in written) else written.replace(MINUS, "+")
 
     def with_interval(self, estimate: Estimate, *, signed: bool = False) -> str:
-        """Write `81.60 [77.20, 86.00]`, signed `+15.50 [+3.50, +27.50]`; the mean alone where there is no interval."""
+        """Write `81.60 [77.20, 86.00]`, signed `+15.50 [+3.50, +27.50]`; the mean alone where there is none.
+
+        An interval that was cut at 0 or 100 % is marked: `97.00 [91.00, 100.00] (cut)`.
+        """
         write = self.signed if signed else self.value
         mean = write(estimate.mean)
-        return mean if math.isnan(estimate.low) else f"{mean} [{write(estimate.low)}, {write(estimate.high)}]"
+        if math.isnan(estimate.low):
+            return mean
+        return f"{mean} [{write(estimate.low)}, {write(estimate.high)}]{' (cut)' if estimate.cut else ''}"
 
 
 def p_value(p: float) -> str:
@@ -63,6 +77,16 @@ def p_value(p: float) -> str:
     if p < 0.001:
         return "< 0.001"
     return f"{p:.4f}".rstrip("0") if p < 0.1 else f"{p:.2f}"
+
+
+def p_text(p: float) -> str:
+    """Write a p value into a sentence.
+
+    >>> p_text(0.0625), p_text(0.00004)
+    ('p = 0.0625', 'p < 0.001')
+    """
+    written = p_value(p)
+    return f"p {written}" if written.startswith("<") else f"p = {written}"
 
 
 def duration_text(seconds: float) -> str:

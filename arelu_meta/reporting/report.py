@@ -17,7 +17,7 @@ from arelu_meta.reporting.table import arm_numbers, numbers_frame
 
 LOGGED = (  # table.csv has more; a run's page should stay readable
     *("mean", "sd", "ci95_low", "ci95_high", "n"),
-    *("difference", "difference_ci95_low", "difference_ci95_high", "p_t", "p_t_holm", "p_permutation", "detectable"),
+    *("difference", "difference_ci95_low", "difference_ci95_high", "p_t", "p_t_corrected", "p_permutation"),
 )
 
 

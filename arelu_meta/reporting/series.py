@@ -6,7 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from arelu_meta.analysis.arms import Analysis, ArmComparison, explained_arm
+from arelu_meta.analysis.arms import Analysis, ArmComparison
+from arelu_meta.analysis.controls import explained_arm
 from arelu_meta.analysis.estimates import Estimate, estimate_mean
 from arelu_meta.analysis.findings import Findings
 from arelu_meta.analysis.settings import same_value, setting_label, tuned_axes, value_text

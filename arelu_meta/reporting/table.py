@@ -8,14 +8,15 @@ from typing import Any
 
 import pandas as pd
 
-from arelu_meta.analysis.arms import ALPHA, Analysis, Arm, ArmComparison, Control
-from arelu_meta.analysis.estimates import Estimate, detectable_difference
+from arelu_meta.analysis.arms import Analysis, Arm, ArmComparison
+from arelu_meta.analysis.decisions import PairedTest
+from arelu_meta.analysis.estimates import Estimate
 from arelu_meta.analysis.findings import Findings
 from arelu_meta.analysis.settings import decades_from, value_text
 from arelu_meta.reporting.numbers import NONE, NumberFormat, p_value
-from arelu_meta.reporting.words import counted
+from arelu_meta.reporting.words import counted, learned_text
 
-DETECTABLE = "smallest true difference found with 80 % power at the corrected level"
+LEARNED = "trainings that neither diverged nor collapsed nor ended at chance"
 PERMUTATION = "exact sign-flip permutation test, not corrected"
 
 
@@ -64,7 +65,7 @@ class ReportTable:
         return tuple(f"{column.heading}: {column.meaning}" for column in self.columns if column.meaning)
 
 
-def _column(heading: str, meaning: str, values: Iterable[Any], write: Callable[[Any], str] = str) -> TableColumn:
+def make_column(heading: str, meaning: str, values: Iterable[Any], write: Callable[[Any], str] = str) -> TableColumn:
     """A cell per value, a dash for None; estimates are sorted by their means."""
     cells = []
     for value in values:
@@ -73,9 +74,42 @@ def _column(heading: str, meaning: str, values: Iterable[Any], write: Callable[[
     return TableColumn(heading, meaning, tuple(cells))
 
 
-def _starred_p(p: float) -> str:
-    """Write a corrected p value, with a star where it is detectable."""
-    return p_value(p) + (" *" if p < ALPHA else "")
+def difference_column(
+    heading: str, tests: Sequence[PairedTest | None], numbers: NumberFormat, family: int, primary: str = ""
+) -> TableColumn:
+    """Differences with the intervals of their tests; identical results are called so."""
+    unit = f" ({numbers.difference_unit})" if numbers.difference_unit else ""
+    together = f"simultaneous 95 % intervals of {family} comparisons{primary}" if family > 1 else "95 % interval"
+    meaning = f"mean paired difference over the seeds in which both learned, {together}"
+    cells = []
+    for test in tests:
+        if test is None:
+            cells.append(TableCell(NONE, math.nan))
+        elif test.difference.identical:
+            cells.append(TableCell("identical", 0.0))
+        else:
+            cells.append(TableCell(numbers.with_interval(test.interval, signed=True), test.interval.mean))
+    return TableColumn(f"{heading}{unit}", meaning, tuple(cells))
+
+
+def p_column(tests: Sequence[PairedTest | None], family: int, primary: str = "") -> TableColumn:
+    """Corrected p values of the paired t tests."""
+    over = f", corrected over {counted(family, 'comparison')} (Bonferroni){primary}" if family > 1 else ""
+    cells = []
+    for test in tests:
+        p = math.nan if test is None or test.difference.identical else test.p
+        cells.append(TableCell(p_value(p) + (" *" if test is not None and test.differs else ""), p))
+    return TableColumn("p", f"paired t test{over}; * detectable: below 0.05, and no failures decide", tuple(cells))
+
+
+def verdict_column(tests: Sequence[PairedTest | None], numbers: NumberFormat) -> TableColumn:
+    """What each comparison comes to."""
+    margin = next((test.margin for test in tests if test is not None), None)
+    meaning = "different: p below 0.05"
+    meaning += (
+        f"; equivalent within {numbers.amount(margin)}: two one-sided t tests at 5 %, corrected alike" if margin else ""
+    )
+    return make_column("verdict", meaning, (str(test.outcome) if test else "" for test in tests))
 
 
 def arm_role(findings: Findings, name: str) -> str:
@@ -92,13 +126,16 @@ def comparison_table(findings: Findings, comparison: ArmComparison, numbers: Num
     roles = [arm_role(findings, name) for name in names]
     unit = f" ({numbers.unit})" if numbers.unit else ""
     mean = f"{findings.metric}, mean over seeds with Student's 95 % interval"
+    mean += "; of the trainings that learned, or of all where none did" if any(arm.failed for arm in arms) else ""
+    mean += "; (cut): the interval is cut at 0 or 100 %" if any(arm.estimate.cut for arm in arms) else ""
     columns = [
-        _column(findings.arm, "", names),
-        *([_column("role", "", roles)] if any(roles) else []),
+        make_column(findings.arm, "", names),
+        *([make_column("role", "", roles)] if any(roles) else []),
         *(_choice_columns(comparison) if comparison.matched else []),
-        _column("n", "seeds with a result", (arm.estimate.n for arm in arms)),
-        _column(f"mean{unit}", mean, (arm.estimate for arm in arms), numbers.with_interval),
-        _column("sd", "standard deviation over seeds", (arm.sd for arm in arms), numbers.value),
+        *([make_column("learned", LEARNED, map(learned_text, arms))] if any(arm.failed for arm in arms) else []),
+        make_column("n", "seeds behind the mean", (arm.estimate.n for arm in arms)),
+        make_column(f"mean{unit}", mean, (arm.estimate for arm in arms), numbers.with_interval),
+        make_column("sd", "standard deviation over seeds", (arm.sd for arm in arms), numbers.value),
         *_difference_columns(findings, comparison, numbers),
     ]
     # Published figures of another metric stand beside that metric, in a table of their own.
@@ -108,7 +145,7 @@ def comparison_table(findings: Findings, comparison: ArmComparison, numbers: Num
     for number, source in enumerate(sources, 1):
         heading = "published" if len(sources) == 1 else f"published {number}"
         published = (arm.published.get(source, math.nan) for arm in arms)
-        columns.append(_column(heading, ", ".join(filter(None, source)), published, numbers.value))
+        columns.append(make_column(heading, ", ".join(filter(None, source)), published, numbers.value))
     title = ", ".join(text for text in (findings.metric, comparison.label, comparison.seeds) if text)
     return ReportTable(title, tuple(columns))
 
@@ -116,26 +153,25 @@ def comparison_table(findings: Findings, comparison: ArmComparison, numbers: Num
 def _difference_columns(findings: Findings, comparison: ArmComparison, numbers: NumberFormat) -> list[TableColumn]:
     """Paired differences to the baseline with their tests; none where there is no baseline."""
     arms = comparison.arms
-    pairs = [arm.difference for arm in arms]
+    tests = [arm.test for arm in arms]
     signed = partial(numbers.with_interval, signed=True)
     columns: list[TableColumn] = []
-    if any(pairs):
-        unit = f" ({numbers.difference_unit})" if numbers.difference_unit else ""
-        tests = f"Holm-corrected over {counted(len(comparison.tested), 'arm')}; * is below 0.05: detectable"
-        meaning = "mean paired difference over shared seeds, 95 % interval of each by itself"
-        estimates = (pair.estimate if pair else None for pair in pairs)
-        flips = (pair.p_permutation if pair else math.nan for pair in pairs)
+    if any(tests):
+        primary = f"; {findings.primary}, the primary comparison, by itself" if findings.primary else ""
+        flips = (
+            math.nan if test is None or test.difference.identical else test.difference.p_permutation for test in tests
+        )
         columns += [
-            _column(f"to {findings.baseline}{unit}", meaning, estimates, signed),
-            _column("p", f"paired t test, {tests}", (arm.p_holm for arm in arms), _starred_p),
-            _column("p perm.", PERMUTATION, flips, p_value),
-            _column("detectable", DETECTABLE, (arm.detectable for arm in arms), numbers.value),
+            difference_column(f"to {findings.baseline}", tests, numbers, comparison.family, primary),
+            p_column(tests, comparison.family, primary),
+            make_column("p perm.", PERMUTATION, flips, p_value),
+            verdict_column(tests, numbers),
         ]
     episodes = [arm.episodes.together if arm.episodes else None for arm in arms]
     if any(episodes):
         size = max(pair.n for pair in episodes if pair)
         meaning = f"paired difference over {size} fixed test episodes: holds for these networks, not for another seed"
-        columns.append(_column("by episode", meaning, episodes, signed))
+        columns.append(make_column("by episode", meaning, episodes, signed))
     return columns
 
 
@@ -155,70 +191,40 @@ def _choice_columns(comparison: ArmComparison) -> list[TableColumn]:
         ]
         if any(math.isfinite(shift) for shift in shifts):
             meaning = f"best {axis} against the baseline's, in powers of ten"
-            columns.append(_column("decades", meaning, shifts, NumberFormat(1).signed))
+            columns.append(make_column("decades", meaning, shifts, NumberFormat(1).signed))
     return columns
-
-
-def control_table(controls: Sequence[Control], subject: str, label: str, numbers: NumberFormat) -> ReportTable:
-    """Lay out the explained arm less each of its controls."""
-    pairs = [control.difference for control in controls]
-    unit = f" ({numbers.difference_unit})" if numbers.difference_unit else ""
-    tests = f"paired t test, Holm-corrected over {counted(len(controls), 'control')}; * is below 0.05"
-    meaning = "mean paired difference, 95 % interval of each by itself"
-    limits = (detectable_difference(pair.sd, pair.n, alpha=ALPHA / len(controls)) for pair in pairs)
-    signed = partial(numbers.with_interval, signed=True)
-    columns = (
-        _column("control", "", (control.arm for control in controls)),
-        _column("lacks", "", (control.lacks for control in controls)),
-        _column("n", "seeds that both have", (pair.n for pair in pairs)),
-        _column(f"{subject} less control{unit}", meaning, (pair.estimate for pair in pairs), signed),
-        _column("p", tests, (control.p_holm for control in controls), _starred_p),
-        _column("p perm.", PERMUTATION, (pair.p_permutation for pair in pairs), p_value),
-        _column("detectable", DETECTABLE, limits, numbers.value),
-    )
-    return ReportTable(f"{subject} against its controls" + (f", {label}" if label else ""), columns)
-
-
-def other_metrics_table(findings: Findings, comparison: ArmComparison) -> ReportTable | None:
-    """Other metrics of the same runs, not tested, and what was published of them; None where runs have none."""
-    arms = comparison.arms
-    columns = [_column(findings.arm, "", (arm.name for arm in arms))]
-    for metric, published in findings.other_metrics.items():
-        estimates = [arm.other_metrics.get(metric) for arm in arms]
-        means = [estimate.mean for estimate in estimates if estimate is not None]
-        if not means:
-            continue
-        numbers = NumberFormat.for_values(means, findings.units.get(metric, ""))
-        meaning = "mean over seeds with Student's 95 % interval"
-        columns.append(_column(metric, meaning, estimates, numbers.with_interval))
-        sources = [source for source in comparison.published_sources if source[0] == published]
-        for number, source in enumerate(sources, 1):
-            heading = f"published {published}" + (f" ({number})" if len(sources) > 1 else "")
-            figures = (arm.published.get(source, math.nan) for arm in arms)
-            columns.append(_column(heading, ", ".join(filter(None, source[1:])), figures, NumberFormat(2).value))
-    title = "further measures of the same runs" + (f", {comparison.label}" if comparison.label else "")
-    return ReportTable(title, tuple(columns)) if len(columns) > 1 else None
 
 
 def arm_numbers(arm: Arm) -> dict[str, float]:
     """All numbers of an arm by name; NaN where there is none."""
-    pair, episodes = arm.difference, arm.episodes.together if arm.episodes else None
+    pair, test, episodes = arm.difference, arm.test, arm.episodes.together if arm.episodes else None
+    ahead = arm.improvement
     return {
+        "trainings": len(arm.results),
+        "learned": len(arm.results) - len(arm.failed),
+        "learned_ci95_low": arm.learned.low,
+        "learned_ci95_high": arm.learned.high,
         "n": arm.estimate.n,
         "mean": arm.estimate.mean,
         "sd": arm.sd,
         "ci95_low": arm.estimate.low,
         "ci95_high": arm.estimate.high,
+        "median": arm.median,
+        "interquartile_mean": arm.interquartile_mean,
+        "best_run": arm.best,
         "difference": pair.estimate.mean if pair else math.nan,
         "difference_n": pair.n if pair else math.nan,
         "difference_sd": pair.sd if pair else math.nan,
-        "difference_ci95_low": pair.estimate.low if pair else math.nan,
-        "difference_ci95_high": pair.estimate.high if pair else math.nan,
+        "difference_ci95_low": test.interval.low if test else math.nan,
+        "difference_ci95_high": test.interval.high if test else math.nan,
+        "corrected_over": test.family if test else math.nan,
         "p_t": pair.p_t if pair else math.nan,
-        "p_t_holm": arm.p_holm,
+        "p_t_corrected": test.p if test else math.nan,
         "p_permutation": pair.p_permutation if pair else math.nan,
-        "p_permutation_holm": arm.p_permutation_holm,
-        "detectable": arm.detectable,
+        "p_equivalence_corrected": test.p_equivalence if test else math.nan,
+        "improvement": ahead.mean if ahead else math.nan,
+        "improvement_ci95_low": ahead.low if ahead else math.nan,
+        "improvement_ci95_high": ahead.high if ahead else math.nan,
         "episodes_difference": episodes.mean if episodes else math.nan,
         "episodes_ci95_low": episodes.low if episodes else math.nan,
         "episodes_ci95_high": episodes.high if episodes else math.nan,
@@ -241,6 +247,7 @@ def numbers_frame(analysis: Analysis) -> pd.DataFrame:
                     "role": arm_role(findings, arm.name),
                     "metric": findings.metric,
                     **arm_numbers(arm),
+                    "verdict": str(arm.outcome or ""),
                     **{name: arm.published.get(key, math.nan) for name, key in zip(names, sources, strict=True)},
                     "seconds": arm.seconds,
                 }

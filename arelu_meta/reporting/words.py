@@ -4,19 +4,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from arelu_meta.analysis.arms import (
-    ALPHA,
-    Arm,
-    ArmComparison,
-    Control,
-    against_controls,
-    count_better_and_worse,
-    explained_arm,
-    is_better,
-)
+from arelu_meta.analysis.arms import Arm, ArmComparison, count_better_and_worse, is_better
+from arelu_meta.analysis.controls import Control, against_controls, explained_arm
+from arelu_meta.analysis.decisions import ALPHA, Outcome, PairedTest
 from arelu_meta.analysis.findings import Findings
+from arelu_meta.analysis.rates import AdvantageChange
 from arelu_meta.analysis.settings import setting_label
-from arelu_meta.reporting.numbers import NumberFormat, p_value
+from arelu_meta.reporting.numbers import NumberFormat, p_text
 
 MOST_NAMED = 3  # arms that a sentence names beside those it is about
 
@@ -76,8 +70,8 @@ def make_verdict(findings: Findings, comparison: ArmComparison, numbers: NumberF
     if subject is not None and controls:
         second = _control_sentence(findings, subject, controls)
     else:
-        second = _power_sentence(comparison, numbers)
-    return Verdict(f"{first} {second}", _evidence(findings, comparison, named, numbers, circumstances), about)
+        second = _seeds_sentence(findings, named, numbers)
+    return Verdict(f"{first} {second}".rstrip(), _evidence(findings, comparison, named, numbers, circumstances), about)
 
 
 def _untested(findings: Findings, comparison: ArmComparison, numbers: NumberFormat) -> str:
@@ -101,54 +95,110 @@ def _difference_sentence(
     good, bad = count_better_and_worse(findings, comparison.tested)
     arms, differing = counted(len(comparison.tested), "arm"), [arm for arm in comparison.tested if arm.differs]
     named = subject if subject in comparison.tested else None
-    if named is not None and not named.differs:
-        what = f"No difference between {named.name} and {findings.baseline} is detectable on {findings.metric}"
-    elif named is not None:
-        how = "better" if named.difference is not None and is_better(findings, named.difference) else "worse"
-        what = f"{named.name} is detectably {how} than {findings.baseline} on {findings.metric}"
-    elif differing:
+    if named is not None and named.test is not None:
+        return named, _outcome_sentence(findings, named, named.test, comparison.arm(findings.baseline), numbers)
+    if differing:
         named = differing[0] if good else differing[-1]
         verb = "is" if good == 1 else "are"
         counts = f"{good} {verb} detectably better than {findings.baseline} on {findings.metric} and {bad} worse"
         what = f"Of {arms}, {counts}; the {'best' if good else 'worst'} is {named.name}"
-    if named is None or named.difference is None:
+    if named is None or named.test is None:
+        outcomes = [arm.outcome for arm in comparison.tested]
+        equal = outcomes.count(Outcome.EQUIVALENT) + outcomes.count(Outcome.IDENTICAL)
+        failing = outcomes.count(Outcome.FAILING)
+        more = f", {equal} equivalent within {numbers.amount(findings.margin)}" if equal and findings.margin else ""
+        more += f", {failing} undecided because trainings fail" if failing else ""
         none = f"of {arms} none differs from {findings.baseline} on {findings.metric}"
-        return None, f"No difference is detectable: {none}."
-    found = named.difference.estimate
+        return None, f"No difference is detectable: {none}{more}."
+    return named, f"{what}: {_size(named.test, numbers)}."
+
+
+def _size(test: PairedTest, numbers: NumberFormat, *, equivalence: bool = False) -> str:
+    """Write a difference with the interval of the test that decided about it."""
+    found = test.equivalence_interval if equivalence else test.interval
     size = f"{numbers.signed(found.mean)} {numbers.difference_unit}".rstrip()
-    return named, f"{what}: {size}, 95 % interval {numbers.signed(found.low)} to {numbers.signed(found.high)}."
+    if math.isnan(found.low):
+        return size
+    name = f"{'simultaneous ' if test.family > 1 else ''}{90 if equivalence else 95} % interval"
+    return f"{size}, {name} {numbers.signed(found.low)} to {numbers.signed(found.high)}"
+
+
+def _outcome_sentence(
+    findings: Findings, arm: Arm, test: PairedTest, baseline: Arm | None, numbers: NumberFormat
+) -> str:
+    """Say what the comparison of one arm with the baseline comes to."""
+    both, metric = f"{arm.name} and {findings.baseline}", findings.metric
+    if test.outcome is Outcome.IDENTICAL:
+        return f"{both} gave identical results on {metric} in all {test.difference.n} seeds."
+    if test.outcome is Outcome.DIFFERENT:
+        how = "better" if is_better(findings, test.difference) else "worse"
+        less = (
+            f", which is within the margin of {numbers.amount(test.margin)}"
+            if test.margin and test.p_equivalence < ALPHA
+            else ""
+        )
+        what = f"{arm.name} is detectably {how} than {findings.baseline} on {metric}"
+        return f"{what}: {_size(test, numbers)}{less}."
+    if test.outcome is Outcome.EQUIVALENT and test.margin:
+        within = f"equivalent within {numbers.amount(test.margin)}"
+        return f"{both} are {within} on {metric}: {_size(test, numbers, equivalence=True)}."
+    if test.outcome is Outcome.FAILING and baseline is not None:
+        learned = f"{learned_text(arm)} trainings of {arm.name} and {learned_text(baseline)} of {baseline.name} learned"
+        return f"Undecided, because trainings fail: {learned}, and these differ on {metric} by {_size(test, numbers)}."
+    return f"Undecided whether {arm.name} differs from {findings.baseline} on {metric}: {_size(test, numbers)}."
+
+
+def learned_text(arm: Arm) -> str:
+    """Write how many trainings of an arm learned: `3 of 5`."""
+    return f"{len(arm.results) - len(arm.failed)} of {len(arm.results)}"
 
 
 def _control_sentence(findings: Findings, subject: Arm, controls: list[Control]) -> str:
     """Say which controls differ from the arm; where it has an advantage, that tells what the advantage needs."""
     differing = [control for control in controls if control.differs]
-    ahead = [control for control in differing if is_better(findings, control.difference)]
+    ahead = [control for control in differing if is_better(findings, control.test.difference)]
     behind = [control for control in differing if control not in ahead]
-    alike = [control for control in controls if control not in differing]
+    equal = [one for one in controls if one.test.outcome in (Outcome.EQUIVALENT, Outcome.IDENTICAL)]
+    alike = [control for control in controls if control not in differing and control not in equal]
     clauses = []
     if subject.differs and subject.difference is not None and is_better(findings, subject.difference):
-        groups = ((ahead, "it is worse"), (behind, "it is better"), (alike, "no difference is detectable"))
+        groups = (
+            (ahead, "it is worse"),
+            (behind, "it is better"),
+            (equal, "it is equivalent"),
+            (alike, "no difference is detectable"),
+        )
         for group, words in groups:
             lacking = ", or ".join(f"without {control.lacks}" for control in group) + "," * (len(group) > 1)
             clauses += [f"{lacking} {words}"] if group else []
         text = "; ".join(clauses)
         return f"{text[0].upper()}{text[1:]}."
-    if not differing:
+    if not differing and not equal:
         return f"None of its controls differs detectably from {subject.name}."
-    groups = ((behind, "detectably better"), (ahead, "detectably worse"), (alike, "not detectably different"))
+    groups = (
+        (behind, "detectably better"),
+        (ahead, "detectably worse"),
+        (equal, "equivalent"),
+        (alike, "not detectably different"),
+    )
     for group, words in groups:
         clauses += [f"{listed([control.arm for control in group], verb=True)} {words}"] if group else []
     return f"Of its controls, {'; '.join(clauses)}."
 
 
-def _power_sentence(comparison: ArmComparison, numbers: NumberFormat) -> str:
-    """Say how large a difference has to be for this design to detect it."""
-    limits = [numbers.value(arm.detectable) for arm in comparison.arms if math.isfinite(arm.detectable)]
-    if not limits:
-        return "What the design could have detected cannot be said: the differences do not vary."
-    low, high = min(limits, key=float), max(limits, key=float)
-    size = f"{low if low == high else f'{low} to {high} (by arm)'} {numbers.difference_unit}".strip()
-    return f"True differences from {size} on would have been detected with 80 % power; smaller ones may be there."
+def _seeds_sentence(findings: Findings, arm: Arm | None, numbers: NumberFormat) -> str:
+    """Say what an undecided comparison lacks: seeds, or a margin; empty where it is decided."""
+    if arm is None or arm.test is None or arm.outcome is not Outcome.UNDECIDED:
+        return ""
+    if findings.margin is None:
+        return "No margin is declared, so that the two cannot be called equivalent."
+    margin = numbers.amount(findings.margin)
+    if arm.test.further_seeds is None:
+        return f"More than 10,000 seeds would be needed to find a difference of {margin}."
+    if not arm.test.further_seeds:
+        return f"The seeds are enough to find a difference of {margin} with 80 % power."
+    more = counted(arm.test.further_seeds, "further seed")
+    return f"About {more} would be needed to find a difference of {margin} with 80 % power."
 
 
 def _evidence(
@@ -156,27 +206,39 @@ def _evidence(
 ) -> str:
     """What a verdict rests on, for the arm whose difference is stated; None where no arm differs."""
     explained = arm is not None and arm.name == explained_arm(findings, comparison)
-    if arm is None:
-        p = f"no p below {ALPHA:g}"
+    over = f", corrected over {comparison.family} arms" if comparison.family > 1 else ""
+    if arm is None or arm.test is None:
+        p = f"no p below {ALPHA:g}{over}"
     else:
-        written = p_value(arm.p_holm)
-        p = (f"p {written}" if written.startswith("<") else f"p = {written}") + (
-            "" if explained else f" for {arm.name}"
-        )
-    over = f", Holm-corrected over {len(comparison.tested)} arms" if len(comparison.tested) > 1 else ""
-    texts = [f"The paired t test gives {p}{over} ({circumstances})."]
+        p = p_text(arm.test.p) + ("" if explained else f" for {arm.name}")
+        p += ", as the primary comparison not corrected" if arm.name == findings.primary else over
+        if arm.outcome is Outcome.EQUIVALENT:
+            p += f"; two one-sided tests against the margin give {p_text(arm.test.p_equivalence)}"
+    learned = " of the trainings that learned" if arm is not None and arm.outcome is Outcome.FAILING else ""
+    texts = [f"The paired t test{learned} gives {p} ({circumstances})."]
     if arm is not None and explained:
-        # Without controls the second sentence says what could have been detected.
-        if findings.controls and not arm.differs and math.isfinite(arm.detectable):
-            if numbers.unit == "%" and arm.detectable > 100:
-                missed = "Not even a true difference of 100 points would have been found with 80 % power"
-                texts.append(f"{missed}: the seeds are too few or lie too far apart.")
-            else:
-                size = f"{numbers.value(arm.detectable)} {numbers.difference_unit}".rstrip()
-                texts.append(f"A true difference of {size} would have been found with 80 % power.")
+        # Without controls the second sentence says what is lacking.
+        lacking = _seeds_sentence(findings, arm, numbers) if against_controls(findings, comparison) else ""
+        texts += [lacking] if lacking else []
         others = [other for other in comparison.tested if other is not arm]
         texts += [f"Of {counted(len(others), 'arm')} beside {arm.name}, {_others(findings, others)}."] if others else []
     return " ".join([*texts, *_untried(findings, comparison)])
+
+
+def change_sentence(
+    findings: Findings, comparison: ArmComparison, changes: Sequence[AdvantageChange], numbers: NumberFormat
+) -> str:
+    """Say what becomes of the advantage at the smallest shared setting; empty where that is not tested by itself."""
+    change = next((one for one in changes if one.test.family == 1), None)
+    if change is None or change.test.outcome not in (Outcome.DIFFERENT, Outcome.UNDECIDED):
+        return ""
+    subject = explained_arm(findings, comparison)
+    there, own = (f"{numbers.signed(size)} {numbers.difference_unit}".rstrip() for size in (change.there, change.own))
+    found = f"changes by {_size(change.test, numbers)} ({p_text(change.test.p)})"
+    if change.test.outcome is Outcome.UNDECIDED:
+        found = f"does not change detectably: {_size(change.test, numbers)} ({p_text(change.test.p)})"
+    where = f"{findings.baseline} at {setting_label(change.setting)}"
+    return f"From {there} over {where} to {own} at own settings, {subject}'s lead {found}."
 
 
 def _others(findings: Findings, arms: Sequence[Arm]) -> str:

@@ -22,6 +22,7 @@ from arelu_meta.data.imageset import ImageSet
 from arelu_meta.data.inputs import Inputs
 from arelu_meta.data.splits import Split
 from arelu_meta.errors import DivergedError
+from arelu_meta.runtime.machine import processor_name
 from arelu_meta.runtime.signals import hold_signals
 from arelu_meta.store import models
 from arelu_meta.store.connection import DIVERGED, RunSpec, open_store, run_status, store_uri
@@ -137,6 +138,7 @@ def track(
         "torch": torch.__version__,
         "python": platform.python_version(),
         "git_commit": _git_commit(),
+        "machine": processor_name(),
     }
     # The summary is no part of the identity: edited meanwhile, it would be another value of a fixed parameter.
     settings = {key: value for key, value in spec.flat().items() if value not in ({}, "") and key != "summary"}

@@ -11,4 +11,4 @@ def test_eight_arguments_are_enough():
     (comparison,) = analyse(findings).primary
     assert comparison.arm("b").difference.differences.to_dict() == {0: 2.0, 1: 2.5}
     text = report_summary(make_report(findings))
-    assert text.startswith("mine\n\nNo difference between b and a is detectable on score: +2.25, 95 % interval ")
+    assert text.startswith("mine\n\nUndecided whether b differs from a on score: +2.25, 95 % interval ")

@@ -130,5 +130,5 @@ def test_the_verdict_is_about_the_arm_that_the_file_names(tmp_path: Path, named:
     if named:
         assert verdict.sentences.startswith(f"{own} is detectably worse than relu on test/accuracy: ")
     else:
-        assert verdict.sentences.startswith("No difference between arelu and relu is detectable on test/accuracy: ")
+        assert verdict.sentences.startswith("Undecided whether arelu differs from relu on test/accuracy: ")
         assert f"1 worse ({own})." in verdict.evidence

@@ -5,7 +5,6 @@ import pandas as pd
 import pytest
 
 from arelu_meta.analysis.arms import analyse
-from arelu_meta.reporting.content import make_report
 from arelu_meta.reporting.numbers import NumberFormat
 from arelu_meta.reporting.table import ReportTable, comparison_table, numbers_frame
 from tests.reporting.sweeps import sweep
@@ -72,48 +71,6 @@ def test_columns_without_content_are_left_out():
     assert header == ("activation", "n", "mean (%)", "sd")
 
 
-def test_controls_have_a_table_of_their_own():
-    ((table,),) = make_report(sweep()).side_tables
-    assert table.title == "arelu against its controls"
-    assert [row[0].text for row in table.rows] == ["arelu_frozen", "relu_gain", "arelu_unit"]
-    assert make_report(sweep({"relu": 1.0, "elu": 2.0})).side_tables == ((),)
-
-
-FINETUNED = pd.DataFrame(
-    {"activation": ["arelu"], "metric": ["test/finetune_20"], "value": [76.26], "protocol": "paper", "source": "table"}
-)
-OTHER = {"test/finetune_5": "test/finetune_20"}
-
-
-def side_tables(**fields: object) -> tuple[ReportTable, ...]:
-    found = sweep({"relu": 60.0, "arelu": 80.0}, seeds=[0, 1, 2], **({"published": FINETUNED} | fields))
-    found.runs["test/finetune_5"] = [10.0, 20.0, 30.0, 40.0, 40.0, float("nan")]
-    (tables,) = make_report(found).side_tables
-    return tables
-
-
-def test_other_metrics_with_intervals_and_published_figures():
-    """10, 20, 30: mean 20, sd 10, half-width 4.3027 * 10 / sqrt(3) = 24.84; a lost seed leaves n = 2 of 40."""
-    (table,) = side_tables(other_metrics=OTHER)
-    assert table.title == "further measures of the same runs"
-    assert table.header == ("activation", "test/finetune_5", "published test/finetune_20")
-    rows = {row[0].text: [cell.text for cell in row[1:]] for row in table.rows}
-    assert rows == {"arelu": ["40.00 [40.00, 40.00]", "76.26"], "relu": ["20.00 [−4.84, 44.84]", "–"]}
-
-
-def test_no_other_metric_asked_for_or_logged():
-    assert side_tables() == ()
-    assert side_tables(other_metrics={"test/unheard_of": "test/unheard_of"}) == ()
-
-
-def test_other_metrics_have_a_column_per_source():
-    two = pd.concat([FINETUNED, FINETUNED.assign(value=70.0, protocol="best epoch")])
-    (table,) = side_tables(other_metrics=OTHER, published=two)
-    headings = ("published test/finetune_20 (1)", "published test/finetune_20 (2)")
-    assert table.header == ("activation", "test/finetune_5", *headings)
-    assert table.legend[1:] == (f"{headings[0]}: paper, table", f"{headings[1]}: best epoch, table")
-
-
 def test_a_row_per_arm_and_setting():
     findings = sweep({"relu": 60.0, "arelu": 70.0}, lrs=(0.01, 0.1))
     table = numbers_frame(analyse(findings))
@@ -125,3 +82,33 @@ def test_a_row_per_arm_and_setting():
     assert at.at["arelu", "seconds"] == 300.0
     assert pd.isna(at.at["relu", "difference"])
     assert at.at["relu", "role"] == "baseline"
+
+
+def test_verdicts_stand_in_the_table():
+    """identical to relu: no number can be given; elu differs, same is within ten points."""
+    findings = sweep({"relu": 60.0, "same": 60.0, "elu": 90.0}, arm_sd=0.5, margin=10.0)
+    copies = findings.runs[findings.runs["activation"] == "relu"].assign(activation="copy")
+    found = comparison_table(
+        findings, analyse(replace(findings, runs=pd.concat([findings.runs, copies]))).primary[0], NumberFormat(2, "%")
+    )
+    assert column(found, "verdict") == {"relu": "", "same": "equivalent", "elu": "different", "copy": "identical"}
+    assert column(found, "to relu (points)")["copy"] == "identical"
+    assert column(found, "p")["copy"] == column(found, "p perm.")["copy"] == "–"
+    assert "learned" not in found.header
+
+
+def test_failed_trainings_are_counted():
+    findings = sweep({"relu": 60.0, "arelu": 80.0}, chance=20.0)
+    runs = findings.runs.copy()
+    runs.loc[(runs["activation"] == "arelu") & (runs["seed"] < 2), "test/accuracy"] = 20.0
+    analysis = analyse(replace(findings, runs=runs))
+    found = comparison_table(findings, analysis.primary[0], NumberFormat(2, "%"))
+    assert column(found, "learned") == {"arelu": "3 of 5", "relu": "5 of 5"}
+    assert column(found, "verdict")["arelu"] == "undecided: trainings fail"
+    numbers = numbers_frame(analysis).set_index("activation")
+    assert numbers.loc["arelu", ["trainings", "learned", "n", "verdict"]].to_list() == [
+        5,
+        3,
+        3,
+        "undecided: trainings fail",
+    ]

@@ -1,0 +1,175 @@
+# ruff: noqa: RUF001
+"""The pages of docs/results say what their runs say: tables worked out again with pandas, scipy and statsmodels."""
+
+import itertools
+import re
+from collections.abc import Iterator
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+from statsmodels.stats.proportion import proportion_confint
+from statsmodels.stats.weightstats import ttost_paired
+
+from tests.shipped_results import PAGES, Shipped, page_text
+
+Table = list[dict[str, str]]
+HALF = 0.0051  # of the last digit shown, and of what is lost on the way to it
+
+
+def tables(page: str) -> Iterator[tuple[str, Table]]:
+    """Title and rows of every table above the figures."""
+    for part in page.partition("\n## Figures")[0].split("\n## ")[1:]:
+        title, _, text = part.partition("\n")
+        lines = [line[2:-2].split(" | ") for line in text.splitlines() if line.startswith("| ")]
+        if lines:
+            yield title, [dict(zip(lines[0], [cell.strip() for cell in row], strict=True)) for row in lines[1:]]
+
+
+def numbers(cell: str) -> list[float]:
+    """`+1.50 [−0.30, +3.30] (cut)` as three numbers; nothing for a dash or a word."""
+    return [float(found.replace("−", "-")) for found in re.findall(r"[+−]?\d+\.?\d*", cell)]
+
+
+def learned(values: pd.Series, chance: float) -> pd.Series:
+    """Results that are neither at chance nor in the lower of two groups; all that there are where none is left."""
+    finite = values.dropna()
+    above = finite[finite > min(2 * chance, 0.8 * chance + 20)]
+    ordered = sorted(above)
+    if len(ordered) > 1:
+        _, cut = max((high - low, high) for low, high in itertools.pairwise(ordered))
+        low, high = [x for x in ordered if x < cut], [x for x in ordered if x >= cut]
+        if max(low) - chance < (float(np.median(high)) - chance) / 2:
+            above = above[above >= cut]
+    return above if len(above) else finite
+
+
+class Runs:
+    """The shipped runs of a page, asked arm by arm at the settings of a table."""
+
+    def __init__(self, shipped: Shipped, title: str) -> None:
+        self.shipped = shipped
+        self.setting = dict(re.findall(r"(\w+) = ([\w.e-]+)(?=[,;]|$)", title.partition(", n = ")[0]))
+        self.setting.pop("n", None)
+
+    def all(self, arm: str, **own: str) -> pd.Series:
+        rows = self.shipped.runs
+        rows = rows[rows["activation"] == arm]
+        for axis, value in {**self.setting, **own}.items():
+            rows = rows[[value in (str(one), f"{one:g}" if isinstance(one, float) else "") for one in rows[axis]]]
+        return rows.set_index("seed")[self.shipped.metric]
+
+    def level(self, arm: str, **own: str) -> pd.Series:
+        return learned(self.all(arm, **own), self.shipped.chance)
+
+
+def own_setting(row: dict[str, str]) -> dict[str, str]:
+    """What an arm chose, from the columns `best lr` and their like."""
+    return {
+        head.removeprefix("best "): cell.split(" ")[0]
+        for head, cell in row.items()
+        if re.fullmatch(r"best \w*lr", head)
+    }
+
+
+def check_difference(row: dict[str, str], heading: str, pair: pd.Series, family: int, margin: float) -> None:
+    """Mean, simultaneous interval, corrected p, permutation p, and what is called equivalent."""
+    if len(pair) < 2 or pair.std() < 1e-9:
+        assert row["verdict"] in ("not tested", "identical", "undecided: trainings fail")
+        assert (row[heading] == "identical") == (len(pair) > 1 and (pair.abs() < 1e-9).all())
+        return
+    test = stats.ttest_1samp(pair, 0)
+    interval = test.confidence_interval(1 - 0.05 / family)
+    bounds = np.clip([interval.low, interval.high], -100, 100)
+    assert numbers(row[heading]) == pytest.approx([pair.mean(), *bounds], abs=HALF)
+    p = min(family * test.pvalue, 1)
+    shown = row["p"].replace(" \\*", "").replace("&lt; ", "")
+    assert p < 0.001 if "&lt;" in row["p"] else float(shown) == pytest.approx(p, abs=0.0051 if p >= 0.1 else 0.000051)
+    sums = [abs(np.dot(signs, pair)) for signs in itertools.product((1, -1), repeat=len(pair))]
+    flips = np.mean(np.array(sums) >= abs(pair.sum()) - 1e-9)
+    assert float(row["p perm."]) == pytest.approx(flips, abs=0.0051 if flips >= 0.1 else 0.000051)
+    verdict = row["verdict"]
+    assert row["p"].endswith("\\*") == (verdict == "different")
+    if verdict != "undecided: trainings fail":
+        equal = family * ttost_paired(pair.to_numpy(), 0 * pair.to_numpy(), -margin, margin)[0]
+        assert verdict == ("different" if p < 0.05 else "equivalent" if equal < 0.05 else "undecided")
+
+
+def check_main(shipped: Shipped, title: str, rows: Table) -> int:
+    runs = Runs(shipped, title)
+    values = {row["activation"]: runs.level(row["activation"], **own_setting(row)) for row in rows}
+    pairs = {name: (own - values["relu"]).dropna() for name, own in values.items() if name != "relu"}
+    family = max(sum(len(pair) > 1 and pair.abs().max() > 1e-9 for name, pair in pairs.items() if name != "arelu"), 1)
+    for row in rows:
+        name, own = row["activation"], values[row["activation"]]
+        assert int(row["n"]) == len(own)
+        if "learned" in row:
+            everything = runs.all(name, **own_setting(row))
+            count = int(row["learned"].split(" ")[0])
+            assert row["learned"] == f"{count} of {len(everything)}"
+            assert count in (len(own), 0)
+        if len(own) > 1:
+            low, high = (
+                stats.t.interval(0.95, len(own) - 1, own.mean(), stats.sem(own)) if own.std() else [own.mean()] * 2
+            )
+            shown = next(cell for head, cell in row.items() if head.startswith("mean"))
+            assert numbers(shown) == pytest.approx([own.mean(), *np.clip([low, high], 0, 100)], abs=HALF)
+            assert shown.endswith("(cut)") == (low < 0 or high > 100)
+            assert float(row["sd"]) == pytest.approx(own.std(), abs=HALF)
+        if name != "relu" and len(own):
+            heading = "to relu (points)"
+            check_difference(row, heading, pairs[name], 1 if name == "arelu" else family, shipped.margin)
+    return len(rows)
+
+
+def check_beyond(shipped: Shipped, title: str, rows: Table, chosen: dict[str, dict[str, str]]) -> int:
+    runs = Runs(shipped, title)
+    for row in rows:
+        own = chosen[row["activation"]]
+        everything = runs.all(row["activation"], **own)
+        other = runs.all("relu", **chosen["relu"])
+        level = runs.level(row["activation"], **own)
+        assert float(row["median (%)"]) == pytest.approx(everything.median(), abs=HALF)
+        middle = stats.trim_mean(everything.dropna(), 0.25)
+        assert float(row["interquartile mean (%)"]) == pytest.approx(middle, abs=HALF)
+        assert float(row["best run (%)"]) == pytest.approx(everything.max(), abs=HALF)
+        count = round(numbers(row["learned (%)"])[0] / 100 * len(everything))
+        assert count in (len(level), 0)
+        ends = proportion_confint(count, len(everything), method="beta")
+        assert numbers(row["learned (%)"])[1:] == pytest.approx([100 * end for end in ends], abs=0.51)
+        if row["activation"] != "relu":
+            seeds = (everything - other).dropna().pipe(lambda apart: apart[apart.abs() > 1e-9]).index
+            wins = int((everything[seeds] > other[seeds]).sum())
+            ends = proportion_confint(wins, len(seeds), method="beta")
+            expected = [100 * wins / len(seeds), *(100 * end for end in ends)]
+            assert numbers(row["ahead of relu (%)"]) == pytest.approx(expected, abs=0.51)
+    return len(rows)
+
+
+@pytest.mark.parametrize("shipped", PAGES, ids=lambda shipped: shipped.name)
+def test_every_table_is_what_the_runs_say(shipped: Shipped):
+    checked, chosen = 0, {}
+    for title, rows in tables(shipped.page.read_text(encoding="utf-8")):
+        if title.startswith(f"{shipped.metric}, "):
+            checked += check_main(shipped, title, rows)
+            if "best" in title or not shipped.validation_metric:
+                chosen = {row["activation"]: own_setting(row) for row in rows}
+        elif title.startswith("beyond the mean"):
+            checked += check_beyond(shipped, title, rows, chosen)
+        elif title.startswith("arelu against its controls"):
+            runs = Runs(shipped, title)
+            values = {name: runs.level(name, **chosen[name]) for name in ("arelu", *(row["control"] for row in rows))}
+            pairs = [(values["arelu"] - values[row["control"]]).dropna() for row in rows]
+            for row, pair in zip(rows, pairs, strict=True):
+                assert int(row["n"]) == len(pair)
+                check_difference(row, "arelu less control (points)", pair, len(rows), shipped.margin)
+            checked += len(rows)
+    arms = shipped.runs["activation"].nunique()
+    assert checked >= 2 * arms - 1 + len(shipped.controls)
+
+
+@pytest.mark.parametrize("shipped", PAGES, ids=lambda shipped: shipped.name)
+def test_the_page_is_the_one_that_its_runs_give(shipped: Shipped):
+    """Verdicts, notes, and the tables that tests/analysis/test_rates.py works out: nothing was edited by hand."""
+    assert page_text(shipped) == shipped.page.read_text(encoding="utf-8")
