@@ -1,11 +1,12 @@
 """The meta-learning loops: outer steps over batches of episodes, and evaluation on fixed ones."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn import Parameter
 from torch.optim import Optimizer
 
 from arelu_meta.data.episodes import Episode, EpisodeSampler
@@ -16,11 +17,25 @@ from arelu_meta.runtime import processes
 
 @dataclass(frozen=True)
 class Iteration:
-    """One outer step: its number from 1, and the query loss and accuracy of its episodes before the update."""
+    """One outer step: its number from 1, and the query loss and accuracy of its episodes before the update.
+
+    `gradient_norm` is the norm of the batch gradient before `outer_clip`. With `episode_clip` there are also the largest
+    norm of an episode's gradient before that, and the share of episodes above the bound.
+    """
 
     number: int
     loss: float
     accuracy: float
+    gradient_norm: float
+    largest_episode_norm: float | None = None
+    clipped_episodes: float | None = None
+
+    def metrics(self) -> dict[str, float]:
+        """Give what is logged of the step, by name."""
+        values = {name: getattr(self, name) for name in ("loss", "accuracy", "gradient_norm")}
+        if self.largest_episode_norm is not None and self.clipped_episodes is not None:
+            values |= {"largest_episode_norm": self.largest_episode_norm, "clipped_episodes": self.clipped_episodes}
+        return {f"train/{name}": value for name, value in values.items()}
 
 
 def make_optimizer(learner: Learner, lr: float) -> Optimizer:
@@ -37,6 +52,7 @@ def meta_train(
     iterations: int,
     done: int = 0,
     halve_lr_every: int | None = None,
+    outer_clip: float | None = None,
 ) -> Iterator[Iteration]:
     """Train, one update per batch of episodes, and yield after each; the caller logs, validates, saves, stops.
 
@@ -47,6 +63,7 @@ def meta_train(
         next_episodes: gives the next batch of episodes, the same in every process.
         iterations, done: outer steps of the whole training, and those that a resumed run has taken before.
         halve_lr_every: outer steps after which the learning rate is halved, again and again.
+        outer_clip: bound on the norm of the batch gradient; the learner's `episode_clip` is heeded before.
 
     Raises:
         DivergedError: the query loss of a batch is not finite; no update is made.
@@ -71,14 +88,30 @@ def meta_train(
             worst = int(processes.gather_rows(bad, len(episodes)).argmax())
             raise DivergedError(
                 f"the query loss is {loss} at iteration {number}, episode {worst} of the batch; "
-                f"lower `inner_lr` or `outer_lr`, or set `clip_norm`"
+                f"lower `inner_lr` or `outer_lr`, or set `clip_norm` or `episode_clip`"
             )
-        processes.all_reduce_gradients(parameter for group in optimizer.param_groups for parameter in group["params"])
+        learned = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+        processes.all_reduce_gradients(learned)
+        norm = clip_gradients(learned, outer_clip)
+        largest = clipped = None
+        if learner.episode_clip is not None:
+            own = outcome.norms if outcome.norms is not None else losses.new_zeros(0)
+            norms = processes.gather_rows(own, len(episodes))
+            largest, clipped = norms.max().item(), (norms > learner.episode_clip).float().mean().item()
         optimizer.step()
         if halve_lr_every and number % halve_lr_every == 0:
             for group in optimizer.param_groups:
                 group["lr"] /= 2
-        yield Iteration(number, loss, accuracies.mean().item())
+        yield Iteration(number, loss, accuracies.mean().item(), norm, largest, clipped)
+
+
+def clip_gradients(parameters: Iterable[Parameter], bound: float | None) -> float:
+    """Scale gradients down together to a joint Euclidean norm of at most `bound`; give the norm before."""
+    learned = [parameter for parameter in parameters if parameter.grad is not None]
+    norm = torch.nn.utils.get_total_norm([parameter.grad for parameter in learned if parameter.grad is not None])
+    if bound is not None:
+        torch.nn.utils.clip_grads_with_norm_(learned, bound, norm)
+    return norm.item()
 
 
 def evaluate(learner: Learner, sampler: EpisodeSampler, numbers: Tensor, *, batch: int = 32) -> Tensor:
