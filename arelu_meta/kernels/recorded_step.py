@@ -103,7 +103,7 @@ def add_gradients(parameters: Sequence[Tensor], gradients: Sequence[Tensor | Non
     for parameter, gradient in zip(parameters, gradients, strict=True):
         if gradient is not None and parameter.grad is None:
             parameter.grad = torch.empty_like(parameter).copy_(gradient)  # the optimizer's own: no view, not shared
-        elif gradient is not None:
+        elif gradient is not None and parameter.grad is not None:
             parameter.grad += gradient
 
 

@@ -202,8 +202,8 @@ def build(
         network: any module that maps images (N, C, H, W) to logits (N, ways); for `protonet` and `features` it also
             needs a method `features` that maps images to (N, d).
         engine: what computes the inner loop of methods that adapt by gradient: "func", "higher" or "learn2learn".
-        episode_clip: bound on the Euclidean norm of each episode's meta-gradient, before the batch is averaged; None: no
-            bound. For methods that adapt by gradient; with `reptile`, on how far an episode moves the parameters.
+        episode_clip: bound on the Euclidean norm of each episode's meta-gradient, before the batch is averaged; None:
+            no bound. For methods that adapt by gradient; with `reptile`, on how far an episode moves the parameters.
         options: `chunk`, and for methods that adapt by gradient `inner_lr`, `inner_steps`, `test_steps`, `clip_norm`,
             `inner_optimizer` and `loss`, as in `arelu_meta.learners.maml.maml`; `head` for `anil` and `boil`.
 

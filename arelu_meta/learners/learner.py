@@ -174,7 +174,9 @@ class Learner(ABC):
             losses, logits = self.query_loss(episode, progress)
             found = torch.autograd.grad(losses.sum(), learned, allow_unused=True)
             own, norms = clipped_sum([None if one is None else one.unsqueeze(0) for one in found], bound, weight)
-            total = [new if old is None else old if new is None else old + new for old, new in zip(total, own, strict=True)]
+            total = [
+                new if old is None else old if new is None else old + new for old, new in zip(total, own, strict=True)
+            ]
             parts.append((losses.detach(), logits.detach(), norms))
         return tuple(torch.cat(part) for part in zip(*parts, strict=True)), total
 

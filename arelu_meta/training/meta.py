@@ -19,8 +19,8 @@ from arelu_meta.runtime import processes
 class Iteration:
     """One outer step: its number from 1, and the query loss and accuracy of its episodes before the update.
 
-    `gradient_norm` is the norm of the batch gradient before `outer_clip`. With `episode_clip` there are also the largest
-    norm of an episode's gradient before that, and the share of episodes above the bound.
+    `gradient_norm` is the norm of the batch gradient before `outer_clip`. With `episode_clip` there are also the
+    largest norm of an episode's own gradient, and the share of episodes above the bound.
     """
 
     number: int

@@ -64,8 +64,8 @@ class FewShotResult(Result):
     def collapsed(self) -> bool:
         """Whether training or validation accuracy fell back towards chance after having left it clearly.
 
-        Training accuracy is averaged over ten outer steps; `arelu_meta.training.collapse` has the rule. A network that was
-        selected on validation may be one from before.
+        Training accuracy is averaged over ten outer steps; `arelu_meta.training.collapse` has the rule. A network that
+        was selected on validation may be one from before.
         """
         windows = {"train": TRAIN_WINDOW}
         return any(

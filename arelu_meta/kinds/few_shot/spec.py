@@ -76,7 +76,7 @@ class MetaTrainingSection(Section):
     halve_lr_every: OptionalCount = None
     """outer steps after which the outer learning rate is halved, again and again"""
     episode_clip: OptionalRate = None
-    """bound on the norm of each episode's meta-gradient, before the batch is averaged; for methods that adapt by gradient"""
+    """bound on the norm of each episode's gradient, before the batch is averaged; for methods with an inner loop"""
     outer_clip: OptionalRate = None
     """bound on the norm of the batch gradient, before the outer optimizer steps"""
 
@@ -128,7 +128,12 @@ class FewShotSpec(Spec):
     """
 
     left_out_at_default: ClassVar[frozenset[str]] = frozenset(
-        ("training.head", "training.episode_clip", "training.outer_clip", *(f"fit.{key}" for key in EpisodeInputSection.model_fields))
+        (
+            "training.head",
+            "training.episode_clip",
+            "training.outer_clip",
+            *(f"fit.{key}" for key in EpisodeInputSection.model_fields),
+        )
     )
 
     kind: Literal["few_shot"] = "few_shot"
