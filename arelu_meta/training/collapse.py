@@ -4,14 +4,14 @@ import statistics
 from collections.abc import Sequence
 
 LEFT_CHANCE = 0.1  # accuracy above chance from which a network has learned something
-KEPT = 0.5  # share of the best accuracy above chance below which it is lost
+KEPT = 0.6  # share of the best accuracy above chance below which it is lost
 
 
 def collapsed(accuracies: Sequence[float], chance: float, *, window: int = 1) -> bool:
     """Tell whether accuracy fell back towards chance for good.
 
     Accuracies are averaged over a sliding window, because batches of a few episodes scatter. The training collapsed if
-    the best average was at least 0.1 above chance, and the last one is less than half as far above chance as the best.
+    the best average was at least 0.1 above chance, and the last one is less than 0.6 times as far above it as the best.
 
     Args:
         accuracies: one after another, as training went on.

@@ -10,7 +10,7 @@ from arelu_meta.kinds.few_shot.spec import FewShotSpec
 from arelu_meta.kinds.results import HELD_OUT, UNVERIFIED, Result, block, trained_on, where_to_look
 from arelu_meta.training.collapse import collapsed
 
-TRAIN_WINDOW = 10  # outer steps: a batch scatters by some points
+TRAIN_WINDOW = 5  # outer steps: single batches scatter by some points
 
 PIXELS = {
     "standardise": "standardised by mean and deviation of the training images",
@@ -64,7 +64,7 @@ class FewShotResult(Result):
     def collapsed(self) -> bool:
         """Whether training or validation accuracy fell back towards chance after having left it clearly.
 
-        Training accuracy is averaged over ten outer steps; `arelu_meta.training.collapse` has the rule. A network that
+        Training accuracy is averaged over five outer steps; `arelu_meta.training.collapse` has the rule. A network that
         was selected on validation may be one from before.
         """
         windows = {"train": TRAIN_WINDOW}
