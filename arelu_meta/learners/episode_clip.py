@@ -33,6 +33,8 @@ def clipped_sum(
 ) -> tuple[list[Tensor | None], Tensor]:
     """Scale the gradients of each episode down to the bound and add them up.
 
+    An episode whose gradient overflowed counts nothing: there is no direction left in it.
+
     Args:
         gradients: one per parameter, (episodes, ...); None where a parameter has none.
         bound: largest norm of an episode's gradient, over all parameters together.
@@ -46,5 +48,11 @@ def clipped_sum(
     ([2.5, 2.0], [5.0, 1.0])
     """
     norms = episode_norms(gradients)
-    scales = (bound / norms).clamp(max=1.0) * weight  # a norm of zero gives infinity, and so 1
-    return [None if gradient is None else torch.tensordot(scales, gradient, 1) for gradient in gradients], norms
+    finite = norms.isfinite()
+    scales = torch.where(finite, (bound / norms).clamp(max=1.0) * weight, 0.0)  # a norm of zero: infinity, and so 1
+    sums: list[Tensor | None] = []
+    for gradient in gradients:
+        if gradient is not None:  # zero times infinity is not a number
+            gradient = torch.where(finite.view(-1, *(1 for _ in gradient.shape[1:])), gradient, 0.0)
+        sums.append(None if gradient is None else torch.tensordot(scales, gradient, 1))
+    return sums, norms

@@ -16,12 +16,13 @@ def collapsed(accuracies: Sequence[float], chance: float, *, window: int = 1) ->
     Args:
         accuracies: one after another, as training went on.
         chance: accuracy of guessing.
-        window: how many are averaged; where there are fewer than twice as many, a half of them.
+        window: how many are averaged; trainings shorter than two windows are not judged.
 
     >>> collapsed([0.2, 0.4, 0.6, 0.3, 0.25], chance=0.2), collapsed([0.2, 0.4, 0.6, 0.5, 0.45], chance=0.2)
     (True, False)
     """
-    window = max(1, min(window, len(accuracies) // 2))
+    if len(accuracies) < 2 * window:
+        return False
     ends = range(window, len(accuracies) + 1)
     above = [statistics.fmean(accuracies[end - window : end]) - chance for end in ends]
-    return bool(above) and max(above) >= LEFT_CHANCE and above[-1] < KEPT * max(above)
+    return max(above) >= LEFT_CHANCE and above[-1] < KEPT * max(above)

@@ -66,7 +66,8 @@ def meta_train(
         outer_clip: bound on the norm of the batch gradient; the learner's `episode_clip` is heeded before.
 
     Raises:
-        DivergedError: the query loss of a batch is not finite; no update is made.
+        DivergedError: the query loss of a batch is not finite, or with `episode_clip` no episode's gradient is; no
+            update is made.
     """
     rank, world = processes.rank(), processes.world_size()
     for number in range(done + 1, iterations + 1):
@@ -82,10 +83,7 @@ def meta_train(
         losses = processes.gather_rows(outcome.loss.expand(len(mine)), len(episodes))
         loss = losses.mean().item()
         if not math.isfinite(loss):
-            # Find the first episode whose loss alone is not finite, in whatever process; 0 when each is finite.
-            alone = [learner.meta_step(episode, progress=1.0, share=0.0).loss for episode in mine.chunks(1)]
-            bad = torch.tensor([not math.isfinite(one) for one in alone], dtype=torch.float32, device=losses.device)
-            worst = int(processes.gather_rows(bad, len(episodes)).argmax())
+            worst = _first_not_finite(learner, mine, len(episodes))
             raise DivergedError(
                 f"the query loss is {loss} at iteration {number}, episode {worst} of the batch; "
                 f"lower `inner_lr` or `outer_lr`, or set `clip_norm` or `episode_clip`"
@@ -93,16 +91,30 @@ def meta_train(
         learned = [parameter for group in optimizer.param_groups for parameter in group["params"]]
         processes.all_reduce_gradients(learned)
         norm = clip_gradients(learned, outer_clip)
-        largest = clipped = None
-        if learner.episode_clip is not None:
-            own = outcome.norms if outcome.norms is not None else losses.new_zeros(0)
-            norms = processes.gather_rows(own, len(episodes))
-            largest, clipped = norms.max().item(), (norms > learner.episode_clip).float().mean().item()
+        clipping = _clipping(learner, outcome, len(episodes), number)
         optimizer.step()
         if halve_lr_every and number % halve_lr_every == 0:
             for group in optimizer.param_groups:
                 group["lr"] /= 2
-        yield Iteration(number, loss, accuracies.mean().item(), norm, largest, clipped)
+        yield Iteration(number, loss, accuracies.mean().item(), norm, *clipping)
+
+
+def _first_not_finite(learner: Learner, mine: Episode, count: int) -> int:
+    """Find the first episode whose loss alone is not finite, in whatever process; 0 when each is finite."""
+    alone = [learner.meta_step(episode, progress=1.0, share=0.0).loss for episode in mine.chunks(1)]
+    bad = torch.tensor([not math.isfinite(one) for one in alone], dtype=torch.float32, device=mine.query_x.device)
+    return int(processes.gather_rows(bad, count).argmax())
+
+
+def _clipping(learner: Learner, outcome: StepOutcome, count: int, number: int) -> tuple[float, float] | tuple[()]:
+    """Give the largest norm of an episode's gradient and the share above the bound, over all processes."""
+    if learner.episode_clip is None:
+        return ()
+    own = outcome.norms if outcome.norms is not None else outcome.loss.new_zeros(0)  # a process without a share
+    norms = processes.gather_rows(own, count)
+    if not norms.isfinite().any():
+        raise DivergedError(f"no episode has a finite gradient at iteration {number}; lower `inner_lr` or `outer_lr`")
+    return norms.max().item(), 1 - (norms <= learner.episode_clip).float().mean().item()
 
 
 def clip_gradients(parameters: Iterable[Parameter], bound: float | None) -> float:

@@ -143,11 +143,14 @@ def test_an_episode_without_a_gradient_is_left_as_it_is():
     assert norms.tolist() == [0.0, 5.0]
 
 
-def test_an_overflowing_norm_counts_nothing():
-    """The square of 1e30 is infinite in float32: that episode is scaled to zero, and the other one stays."""
-    (total,), norms = clipped_sum([torch.tensor([[1e30], [0.5]])], 1.0)
-    assert total.tolist() == [0.5]
-    assert norms.tolist() == [float("inf"), 0.5]
+@pytest.mark.parametrize("value", [1e30, float("inf"), float("nan")])
+def test_an_overflowing_gradient_counts_nothing(value):
+    """The square of 1e30 is infinite in float32, infinity times zero not a number: the other episode stays."""
+    totals, norms = clipped_sum([torch.tensor([[value], [0.3]]), None, torch.tensor([1.0, 0.4])], 1.0, weight=0.5)
+    assert totals[1] is None
+    assert [totals[0].item(), totals[2].item()] == pytest.approx([0.15, 0.2])
+    assert not norms[0].isfinite()
+    assert norms[1].item() == pytest.approx(0.5)
 
 
 class OwnStep(ProtoNet):
@@ -175,7 +178,7 @@ def test_a_bound_is_above_zero(bound):
 @pytest.mark.slow
 @pytest.mark.parametrize(("seed", "noise"), [(0, 0.0), (4, 0.0), (4, 1e-7), (4, 1e-6)])
 def test_trainings_that_collapsed_train(published_data: Path, seed: int, noise: float):
-    """Seeds 0 and 4 collapsed without a bound; rounding, or noise of one ulp in the weights, decides whether they do."""
+    """Seeds 0 and 4 collapsed without a bound; rounding, or noise of an ulp in the weights, decides whether they do."""
     flags = f"--task mnist --protocol paper --activation arelu --seed {seed} --episode-clip 25 --iterations 60"
     spec, _ = read_flags("few_shot", flags.split())
     images = load_split(spec.data, root=str(published_data), shape=spec.fit).train

@@ -35,10 +35,10 @@ def test_single_measurements():
     assert not collapsed([0.2, 0.8], 0.2)
 
 
-def test_short_trainings_are_averaged_over_their_halves():
-    """Four steps: windows of two. 0.7 above chance in the first two, 0.1 in the last."""
-    assert collapsed([0.9, 0.9, 0.3, 0.3], 0.2, window=10)
-    assert not collapsed([0.9, 0.9, 0.3, 0.9], 0.2, window=10)
+def test_short_trainings_are_not_judged():
+    """Two windows are needed: one that was good and one that is not."""
+    assert collapsed([0.9] * 5 + [0.3] * 5, 0.2, window=5)
+    assert not collapsed([0.9] * 5 + [0.3] * 4, 0.2, window=5)
 
 
 def test_chance_counts():

@@ -101,6 +101,26 @@ def test_the_largest_norm_and_the_share_of_clipped_episodes():
     assert {"train/largest_episode_norm", "train/clipped_episodes"} <= step.metrics().keys()
 
 
+def test_episodes_without_a_finite_gradient():
+    """One of two counts as clipped; two of two end the training."""
+    learner = build("maml", own_net(), episode_clip=1.0)
+    usual, batches = learner.meta_step, 0
+
+    def overflowing(batch: Episode, **options: Any) -> StepOutcome:
+        nonlocal batches
+        batches += 1
+        outcome = usual(batch, **options)
+        norms = torch.tensor([torch.inf, 0.5 if batches == 1 else torch.nan])
+        return StepOutcome(outcome.loss, outcome.accuracies, norms)
+
+    learner.meta_step = overflowing
+    steps = meta_train(learner, make_optimizer(learner, 0.01), episodes, iterations=2)
+    first = next(steps)
+    assert (first.largest_episode_norm, first.clipped_episodes) == (float("inf"), 0.5)
+    with pytest.raises(DivergedError, match="no episode has a finite gradient at iteration 2; lower `inner_lr`"):
+        next(steps)
+
+
 @pytest.mark.parametrize("start", [float("nan"), float("inf")])
 def test_a_loss_that_is_not_finite_ends_training_before_the_update(start):
     learner = Quadratic(start)

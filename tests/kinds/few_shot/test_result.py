@@ -80,7 +80,8 @@ def test_a_collapsed_training_says_so(result: Callable):
     assert line in made.report()
     assert not result().collapsed
     assert "collapsed" not in result().report()
-    bounded = result(curves={"train": [(1, 0.8), (2, 0.3)]}, training={"episode_clip": 1.0})
+    falling = [(step, 0.8 if step < 6 else 0.3) for step in range(1, 11)]
+    bounded = result(curves={"train": falling}, training={"episode_clip": 1.0})
     assert bounded.collapsed
     assert "to 30.0 %\n" in bounded.report()
     assert not result(curves={"train": []}).collapsed  # a method that needs no training
