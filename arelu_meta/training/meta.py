@@ -14,6 +14,8 @@ from arelu_meta.errors import DivergedError
 from arelu_meta.learners.learner import Learner, StepOutcome
 from arelu_meta.runtime import processes
 
+REMEDY = "lower `inner_lr` or `outer_lr`, or set `clip_norm` or `episode_clip`"
+
 
 @dataclass(frozen=True)
 class Iteration:
@@ -83,11 +85,8 @@ def meta_train(
         losses = processes.gather_rows(outcome.loss.expand(len(mine)), len(episodes))
         loss = losses.mean().item()
         if not math.isfinite(loss):
-            worst = _first_not_finite(learner, mine, len(episodes))
-            raise DivergedError(
-                f"the query loss is {loss} at iteration {number}, episode {worst} of the batch; "
-                f"lower `inner_lr` or `outer_lr`, or set `clip_norm` or `episode_clip`"
-            )
+            where = f"at iteration {number}, episode {_first_not_finite(learner, mine, len(episodes))} of the batch"
+            raise DivergedError(f"the query loss is {loss} {where}; {REMEDY}")
         learned = [parameter for group in optimizer.param_groups for parameter in group["params"]]
         processes.all_reduce_gradients(learned)
         norm = clip_gradients(learned, outer_clip)
@@ -113,7 +112,7 @@ def _clipping(learner: Learner, outcome: StepOutcome, count: int, number: int) -
     own = outcome.norms if outcome.norms is not None else outcome.loss.new_zeros(0)  # a process without a share
     norms = processes.gather_rows(own, count)
     if not norms.isfinite().any():
-        raise DivergedError(f"no episode has a finite gradient at iteration {number}; lower `inner_lr` or `outer_lr`")
+        raise DivergedError(f"no episode has a finite gradient at iteration {number}; {REMEDY}")
     return norms.max().item(), 1 - (norms <= learner.episode_clip).float().mean().item()
 
 
