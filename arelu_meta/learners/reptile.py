@@ -1,13 +1,15 @@
 """Reptile: move the initial parameters towards the adapted ones (Nichol, Achiam, Schulman 2018, arXiv 1803.02999)."""
 
+from collections.abc import Sequence
 from typing import Literal
 
 import torch
 import torch.nn.functional as F
-from torch import nn
+from torch import Tensor, nn
 
 from arelu_meta.data.episodes import Episode
 from arelu_meta.errors import InputError
+from arelu_meta.kernels.recorded_step import add_gradients
 from arelu_meta.learners.engines import Engine
 from arelu_meta.learners.engines.func_engine import FuncEngine
 from arelu_meta.learners.episode_clip import clipped_sum
@@ -77,13 +79,13 @@ class Reptile(GradientLearner):
             whole = Episode(x, y, chunk.query_x, chunk.query_y)
             adapted = self.engine.adapted_parameters(self.network, self.rule, whole)
             moved = {name: parameter - adapted[name] for name, parameter in parameters.items()}
+            steps: Sequence[Tensor | None]
             if self.episode_clip is None:
                 steps = [displacement.sum(0) * (share / len(episodes)) for displacement in moved.values()]
             else:
                 steps, norm = clipped_sum(list(moved.values()), self.episode_clip, share / len(episodes))
                 norms.append(norm)
-            for parameter, step in zip(parameters.values(), steps, strict=True):
-                parameter.grad = step if parameter.grad is None else parameter.grad + step
+            add_gradients(list(parameters.values()), steps)
             logits = self.engine.logits(self.network, self.rule, chunk)[:, -1]
             losses.append(episode_losses(logits, chunk.query_y, self.rule.loss))
             accuracies.append(accuracy(logits, chunk.query_y))
