@@ -15,7 +15,7 @@ import operator
 import time
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -35,10 +35,11 @@ OBSTACLES = {
 PURE_PACKAGES = frozenset({"arelu_meta", "builtins", "torch", "torchvision"})
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 PLAIN_TYPES = (bool, float, int, str, tuple, type(None))
+Step: TypeAlias = Callable[[Sequence[Tensor]], tuple[tuple[Tensor, ...], Sequence[Tensor | None]]]
 
 
 class RecordedStep:
-    """Add the gradient of a loss to the parameters of a module, from a recording once that pays.
+    """Add gradients to the parameters of a module, from a recording once that pays.
 
     Steps of other shapes, or after a change of the module or of the settings, are recorded anew. `obstacle` says why
     nothing could be recorded; `seconds` is the time that recording took so far.
@@ -52,54 +53,58 @@ class RecordedStep:
 
     def __call__(
         self,
-        loss: Callable[[], tuple[Tensor, Tensor]],
+        step: Step,
         inputs: Sequence[Tensor],
         *,
-        weight: float,
         module: nn.Module,
         settings: tuple[object, ...] = (),
-    ) -> tuple[Tensor, Tensor] | None:
-        """Add the gradient of the summed loss, times `weight`, or give None where the step is to be taken as written.
+    ) -> tuple[Tensor, ...] | None:
+        """Add the gradients of a step, or give None where it is to be taken as written.
 
         Args:
-            loss: computes the losses, and logits, from `inputs` and from the parameters and buffers of `module`.
+            step: computes, from `inputs` and from the parameters and buffers of `module`, what is to be given back, and
+                the gradients of the parameters that it is handed.
             inputs: tensors that differ from step to step.
-            weight: factor of the gradient.
             module: holds all that is learned.
-            settings: what else the loss depends on; objects stand for themselves.
+            settings: what else the step depends on; objects stand for themselves.
 
         Returns:
-            Losses and logits without a graph, or None: before `after` steps of a kind, and after an `obstacle`.
+            The step's results without a graph, or None: before `after` steps of a kind, and after an `obstacle`.
         """
         wants_images = any(tensor.requires_grad for tensor in inputs)
         if self.obstacle or wants_images or not torch.is_grad_enabled() or not _is_pure(module):
             return None
-        key = (weight, *settings, *_fixed_by_recording(module, inputs))
+        key = (*settings, *_fixed_by_recording(module, inputs))
         learned = [parameter for parameter in module.parameters() if parameter.requires_grad]
         if key in self._recordings:
             with torch.no_grad():
-                losses, logits, *gradients = self._recordings[key](*inputs)
+                found = self._recordings[key](*inputs)
+            outcome, gradients = found[: len(found) - len(learned)], found[len(found) - len(learned) :]
         elif self._calls[key] < self._after:
             self._calls[key] += 1
             return None
         else:
             start = time.monotonic()
             with Recording(inputs, (*module.parameters(), *module.buffers())) as recording:
-                losses, logits = loss()
-                gradients = list(torch.autograd.grad(losses.sum() * weight, learned, allow_unused=True))
-                losses, logits = losses.detach(), logits.detach()
-            graph, self.obstacle = recording.finish((losses, logits, *gradients)), recording.obstacle
+                outcome, gradients = step(learned)
+                outcome = tuple(result.detach() for result in outcome)
+            graph, self.obstacle = recording.finish((*outcome, *gradients)), recording.obstacle
             if graph is not None:
                 if len(self._recordings) == RECORDINGS:
                     self._recordings.clear()
                 self._recordings[key] = graph
             self.seconds += time.monotonic() - start
-        for parameter, gradient in zip(learned, gradients, strict=True):
-            if gradient is not None and parameter.grad is None:
-                parameter.grad = torch.empty_like(parameter).copy_(gradient)  # the optimizer's own: no view, not shared
-            elif gradient is not None:
-                parameter.grad += gradient
-        return losses, logits
+        add_gradients(learned, gradients)
+        return outcome
+
+
+def add_gradients(parameters: Sequence[Tensor], gradients: Sequence[Tensor | None]) -> None:
+    """Add gradients to `.grad` of parameters, as `backward` does; None adds nothing."""
+    for parameter, gradient in zip(parameters, gradients, strict=True):
+        if gradient is not None and parameter.grad is None:
+            parameter.grad = torch.empty_like(parameter).copy_(gradient)  # the optimizer's own: no view, not shared
+        elif gradient is not None and parameter.grad is not None:
+            parameter.grad += gradient
 
 
 class Recording(TorchDispatchMode):

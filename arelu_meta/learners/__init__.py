@@ -198,7 +198,9 @@ def check_engine(method: Method, engine: str) -> None:
         raise InputError(f"method {chosen.name!r} does not run on engine {engine!r}; use {remedy}")
 
 
-def build(method: Method, network: "nn.Module", *, engine: str = "func", **options: Any) -> "Learner":
+def build(
+    method: Method, network: "nn.Module", *, engine: str = "func", episode_clip: float | None = None, **options: Any
+) -> "Learner":
     """Make a learner around a network.
 
     Args:
@@ -206,6 +208,8 @@ def build(method: Method, network: "nn.Module", *, engine: str = "func", **optio
         network: any module that maps images (N, C, H, W) to logits (N, ways); for `protonet` and `features` it also
             needs a method `features` that maps images to (N, d).
         engine: what computes the inner loop of methods that adapt by gradient: "func", "higher" or "learn2learn".
+        episode_clip: bound on the Euclidean norm of each episode's meta-gradient, before the batch is averaged; None:
+            no bound. For methods that adapt by gradient; with `reptile`, on how far an episode moves the parameters.
         options: `chunk`, and for methods that adapt by gradient `inner_lr`, `inner_steps`, `test_steps`, `clip_norm`,
             `inner_optimizer` and `loss`, as in `arelu_meta.learners.maml.maml`; `head` for `anil` and `boil`.
 
@@ -213,8 +217,8 @@ def build(method: Method, network: "nn.Module", *, engine: str = "func", **optio
         A learner: `meta_step` fills gradients from episodes, `adapt` answers queries of one support set.
 
     Raises:
-        InputError: an unknown name or option, a pair of method and engine that does not exist, or what is made is no
-            `Learner`.
+        InputError: an unknown name or option, a pair of method and engine that does not exist, what is made is no
+            `Learner`, or `episode_clip` that is not above 0 or that the method cannot heed.
 
     >>> from torch import nn
     >>> learner = build("anil", nn.Sequential(nn.Flatten(), nn.Linear(4, 3)), inner_lr=0.1, inner_steps=5)
@@ -237,4 +241,13 @@ def build(method: Method, network: "nn.Module", *, engine: str = "func", **optio
     if not isinstance(learner, Learner):
         kind = type(learner).__name__
         raise InputError(f"method {chosen.name!r} gives a {kind}, not an arelu_meta.learners.learner.Learner")
+    if episode_clip is not None:
+        if not episode_clip > 0:
+            raise InputError(f"episode_clip = {episode_clip}; a bound on a norm is above 0, and None is no bound")
+        if not learner.clips_episodes:
+            raise InputError(
+                f"method {chosen.name!r} does not bound the gradients of single episodes; leave `episode_clip` out, "
+                f"or bound that of the batch by `outer_clip`"
+            )
+        learner.episode_clip = episode_clip
     return learner

@@ -1,6 +1,6 @@
 """Learners that adapt by gradient: an engine computes the inner loop, the outer step differentiates through it."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import get_args
@@ -15,6 +15,7 @@ from arelu_meta.errors import InputError, first_line
 from arelu_meta.kernels.episode_operations import ExactOperations
 from arelu_meta.kernels.recorded_step import RECORD_AFTER, RecordedStep
 from arelu_meta.learners.engines import Engine
+from arelu_meta.learners.episode_clip import clipped_sum
 from arelu_meta.learners.functional_network import FunctionalNetwork, Parameters
 from arelu_meta.learners.inner_loop import InnerRule, episode_losses, query_pass
 from arelu_meta.learners.learner import Adapted, Learner
@@ -85,14 +86,13 @@ class GradientLearner(Learner):
         logits = self.engine.logits(self.network, self.rule, episodes)[:, -1]
         return episode_losses(logits, episodes.query_y, self.rule.loss), logits
 
-    def _add_gradient(self, episodes: Episode, progress: float, weight: float) -> tuple[Tensor, Tensor]:
+    def _add_gradient(self, episodes: Episode, progress: float, weight: float) -> tuple[Tensor, ...]:
         """Replay the step where it is recorded, and take it as written where not."""
         self.prepare(episodes)
         if self.recorded_step is not None and self.engine.recordable:
-            loss, settings = partial(self.query_loss, episodes, progress), (self.rule, self.engine)
-            outcome = self.recorded_step(
-                loss, episodes.tensors(), weight=weight, module=self.state(), settings=settings
-            )
+            settings = (weight, self.rule, self.engine, self.episode_clip)
+            step = partial(self._gradients, episodes, progress, weight)
+            outcome = self.recorded_step(step, episodes.tensors(), module=self.state(), settings=settings)
             if outcome is not None:
                 return outcome
         try:
@@ -104,6 +104,38 @@ class GradientLearner(Learner):
                 f"torch cannot differentiate {type(self.network).__name__} twice ({first_line(error)}); "
                 f"use `method='fomaml'` or 'reptile', which take first derivatives alone"
             ) from error
+
+    def _gradients(
+        self, episodes: Episode, progress: float, weight: float, learned: Sequence[Tensor]
+    ) -> tuple[tuple[Tensor, ...], Sequence[Tensor | None]]:
+        """Give losses and logits, and with `episode_clip` norms, and the gradients that belong to them."""
+        if self.episode_clip is not None:
+            return self._clipped_gradients(episodes, progress, weight, self.episode_clip, learned)
+        losses, logits = self.query_loss(episodes, progress)
+        return (losses, logits), torch.autograd.grad(losses.sum() * weight, learned, allow_unused=True)
+
+    def _clipped_gradients(
+        self, episodes: Episode, progress: float, weight: float, bound: float, learned: Sequence[Tensor]
+    ) -> tuple[tuple[Tensor, ...], list[Tensor | None]]:
+        """Give each episode parameters of its own where all are computed at once: one backward pass has all gradients.
+
+        A loss of one's own may use the network's parameters in other ways, so there episodes are taken one by one.
+        """
+        ours = type(self).query_loss.__module__.startswith("arelu_meta.")
+        if not (ours and self.engine.prepare(self.network, self.rule, episodes)):
+            return super()._clipped_gradients(episodes, progress, weight, bound, learned)
+        rule, count = self.rule, len(episodes)
+        copies = {id(shared): shared.expand(count, *shared.shape) for shared in self.state().parameters()}
+        start = {name: copies[id(parameter)] for name, parameter in self.network.named_parameters()}
+        rates = {name: copies[id(rate)] for name, rate in rule.lr.items()} if isinstance(rule.lr, Mapping) else rule.lr
+        self.rule = replace(rule, start=start, lr=rates)
+        try:
+            losses, logits = self.query_loss(episodes, progress)
+        finally:
+            self.rule = rule
+        own = torch.autograd.grad(losses.sum(), [copies[id(shared)] for shared in learned], allow_unused=True)
+        gradients, norms = clipped_sum(own, bound, weight)
+        return (losses.detach(), logits.detach(), norms), gradients
 
     def record_steps(self, *, after: int = RECORD_AFTER) -> None:
         """Record the operations of the outer step after so many, and replay them: same results, faster.

@@ -32,6 +32,8 @@ class InnerRule:
         clip_norm: bound on the joint Euclidean norm of the inner gradients; None: no bound.
         optimizer: "sgd", or "adam" on the engine `higher`.
         loss: of the support set, from logits (N, ways) and labels (N,).
+        start: parameters of each episode, (episodes, ...) by name, instead of those that all share; learned rates have
+            that axis too then. Only for engines that compute all episodes at once.
     """
 
     lr: float | Mapping[str, Tensor]
@@ -41,6 +43,7 @@ class InnerRule:
     clip_norm: float | None = None
     optimizer: InnerOptimizer = "sgd"
     loss: Loss = F.cross_entropy
+    start: Parameters | None = None
 
     def moves(self, name: str) -> bool:
         """Tell whether a parameter adapts."""

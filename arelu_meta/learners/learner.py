@@ -1,7 +1,7 @@
 """What a learner is: one outer step, adaptation to a support set, accuracy."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -11,16 +11,21 @@ from torch import Tensor, nn
 from arelu_meta.activations.parameters import parameter_groups
 from arelu_meta.backbones.norm import BATCH_NORMS, is_transductive
 from arelu_meta.data.episodes import Episode
-from arelu_meta.kernels.recorded_step import RECORD_AFTER, RecordedStep
+from arelu_meta.kernels.recorded_step import RECORD_AFTER, RecordedStep, add_gradients
+from arelu_meta.learners.episode_clip import clipped_sum
 from arelu_meta.metrics import accuracy
 
 
 @dataclass(frozen=True, eq=False)
 class StepOutcome:
-    """Query loss, averaged over episodes, and accuracy (episodes,) of one outer step, before its update."""
+    """Query loss, averaged over episodes, and accuracy (episodes,) of one outer step, before its update.
+
+    `norms` (episodes,) are those of each episode's gradient before it is clipped; None where they are not needed.
+    """
 
     loss: Tensor
     accuracies: Tensor
+    norms: Tensor | None = None
 
 
 class Adapted(Protocol):
@@ -57,6 +62,7 @@ class Learner(ABC):
 
     def __init__(self, network: nn.Module, *, chunk: int = 0) -> None:
         self.network, self.chunk = network, chunk
+        self.episode_clip: float | None = None
         self.recorded_step: RecordedStep | None = None
 
     def parameter_groups(self, lr: float) -> list[dict[str, Any]]:
@@ -79,6 +85,11 @@ class Learner(ABC):
     def note(self) -> str:
         """Why episodes are computed one after another; empty where they are not, or nothing is lost by it."""
         return ""
+
+    @property
+    def clips_episodes(self) -> bool:
+        """Whether `episode_clip`, a bound on the norm of each episode's gradient, is heeded."""
+        return type(self).meta_step is Learner.meta_step
 
     def state(self) -> nn.Module:
         """Give a module whose state_dict holds all that is learned."""
@@ -108,7 +119,7 @@ class Learner(ABC):
         del episodes
 
     def meta_step(self, episodes: Episode, *, progress: float, share: float = 1.0) -> StepOutcome:
-        """Add the gradient of the mean query loss after adaptation to `.grad`.
+        """Add the gradient of the mean query loss after adaptation to `.grad`, of each episode at most `episode_clip`.
 
         Args:
             episodes: a batch with a leading axis over episodes.
@@ -116,14 +127,15 @@ class Learner(ABC):
             share: factor of the gradient, where the batch is part of a larger one.
 
         Returns:
-            The mean query loss, and the query accuracy of each episode.
+            The mean query loss, the query accuracy of each episode, and with `episode_clip` the norms of the gradients.
         """
-        losses, accuracies = [], []
+        losses, accuracies, norms = [], [], []
         for chunk in episodes.chunks(self.chunk or len(episodes)):
-            loss, logits = self._add_gradient(chunk, progress, share / len(episodes))
+            loss, logits, *norm = self._add_gradient(chunk, progress, share / len(episodes))
             losses.append(loss)
             accuracies.append(accuracy(logits, chunk.query_y))
-        return StepOutcome(torch.cat(losses).mean(), torch.cat(accuracies))
+            norms += norm
+        return StepOutcome(torch.cat(losses).mean(), torch.cat(accuracies), torch.cat(norms) if norms else None)
 
     @abstractmethod
     def query_loss(self, episodes: Episode, progress: float) -> tuple[Tensor, Tensor]:
@@ -137,11 +149,36 @@ class Learner(ABC):
             The losses (episodes,), and the query logits (episodes, queries, ways) after the last step.
         """
 
-    def _add_gradient(self, episodes: Episode, progress: float, weight: float) -> tuple[Tensor, Tensor]:
-        """Add the gradient of the summed query loss times `weight`; give losses and logits without their graph."""
-        losses, logits = self.query_loss(episodes, progress)
-        (losses.sum() * weight).backward()
-        return losses.detach(), logits.detach()
+    def _add_gradient(self, episodes: Episode, progress: float, weight: float) -> tuple[Tensor, ...]:
+        """Add the gradient of the summed query loss times `weight`.
+
+        Returns:
+            Losses and logits without their graph, and with `episode_clip` the norms of the episodes' gradients.
+        """
+        if self.episode_clip is None:
+            losses, logits = self.query_loss(episodes, progress)
+            (losses.sum() * weight).backward()
+            return losses.detach(), logits.detach()
+        learned = [parameter for parameter in self.state().parameters() if parameter.requires_grad]
+        outcome, gradients = self._clipped_gradients(episodes, progress, weight, self.episode_clip, learned)
+        add_gradients(learned, gradients)
+        return outcome
+
+    def _clipped_gradients(
+        self, episodes: Episode, progress: float, weight: float, bound: float, learned: Sequence[Tensor]
+    ) -> tuple[tuple[Tensor, ...], list[Tensor | None]]:
+        """Take episodes one by one, so that each has a gradient of its own; give what came of them, and the sums."""
+        parts: list[tuple[Tensor, ...]] = []
+        total: list[Tensor | None] = [None] * len(learned)
+        for episode in episodes.chunks(1):
+            losses, logits = self.query_loss(episode, progress)
+            found = torch.autograd.grad(losses.sum(), learned, allow_unused=True)
+            own, norms = clipped_sum([None if one is None else one.unsqueeze(0) for one in found], bound, weight)
+            total = [
+                new if old is None else old if new is None else old + new for old, new in zip(total, own, strict=True)
+            ]
+            parts.append((losses.detach(), logits.detach(), norms))
+        return tuple(torch.cat(part) for part in zip(*parts, strict=True)), total
 
     @abstractmethod
     def adapt(

@@ -73,6 +73,11 @@ class ProtoNet(Learner):
             )
         super().__init__(network, chunk=chunk)
 
+    @property
+    def clips_episodes(self) -> bool:
+        """Whether gradients of single episodes are bounded: with batch norm an episode has none of its own."""
+        return False
+
     def embed(self, images: Tensor) -> Tensor:
         """Features of images, (N, C, H, W) -> (N, d)."""
         features: Callable[[Tensor], Tensor] = getattr(self.network, "features")  # noqa: B009

@@ -1,15 +1,18 @@
 """Reptile: move the initial parameters towards the adapted ones (Nichol, Achiam, Schulman 2018, arXiv 1803.02999)."""
 
+from collections.abc import Sequence
 from typing import Literal
 
 import torch
 import torch.nn.functional as F
-from torch import nn
+from torch import Tensor, nn
 
 from arelu_meta.data.episodes import Episode
 from arelu_meta.errors import InputError
+from arelu_meta.kernels.recorded_step import add_gradients
 from arelu_meta.learners.engines import Engine
 from arelu_meta.learners.engines.func_engine import FuncEngine
+from arelu_meta.learners.episode_clip import clipped_sum
 from arelu_meta.learners.gradient_learner import GradientLearner
 from arelu_meta.learners.inner_loop import InnerOptimizer, InnerRule, Loss, episode_losses
 from arelu_meta.learners.learner import StepOutcome
@@ -59,20 +62,31 @@ class Reptile(GradientLearner):
         )
         super().__init__(network, engine=engine, rule=rule, test_steps=test_steps, chunk=chunk)
 
+    @property
+    def clips_episodes(self) -> bool:
+        """Whether `episode_clip` is heeded: here it bounds how far an episode moves the parameters."""
+        return type(self).meta_step is Reptile.meta_step
+
     @torch.no_grad()
     def meta_step(self, episodes: Episode, *, progress: float, share: float = 1.0) -> StepOutcome:
         """Add initial minus adapted parameters to `.grad`; loss and accuracy are the query's before the step."""
         del progress
-        losses, accuracies = [], []
+        losses, accuracies, norms = [], [], []
+        parameters = dict(self.network.named_parameters())
         for chunk in episodes.chunks(self.chunk or len(episodes)):
             x = torch.cat([chunk.support_x, chunk.query_x], dim=1)
             y = torch.cat([chunk.support_y, chunk.query_y], dim=1)
             whole = Episode(x, y, chunk.query_x, chunk.query_y)
             adapted = self.engine.adapted_parameters(self.network, self.rule, whole)
-            for name, parameter in self.network.named_parameters():
-                step = (parameter - adapted[name]).sum(0) * (share / len(episodes))
-                parameter.grad = step if parameter.grad is None else parameter.grad + step
+            moved = {name: parameter - adapted[name] for name, parameter in parameters.items()}
+            steps: Sequence[Tensor | None]
+            if self.episode_clip is None:
+                steps = [displacement.sum(0) * (share / len(episodes)) for displacement in moved.values()]
+            else:
+                steps, norm = clipped_sum(list(moved.values()), self.episode_clip, share / len(episodes))
+                norms.append(norm)
+            add_gradients(list(parameters.values()), steps)
             logits = self.engine.logits(self.network, self.rule, chunk)[:, -1]
             losses.append(episode_losses(logits, chunk.query_y, self.rule.loss))
             accuracies.append(accuracy(logits, chunk.query_y))
-        return StepOutcome(torch.cat(losses).mean(), torch.cat(accuracies))
+        return StepOutcome(torch.cat(losses).mean(), torch.cat(accuracies), torch.cat(norms) if norms else None)

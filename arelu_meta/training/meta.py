@@ -1,11 +1,12 @@
 """The meta-learning loops: outer steps over batches of episodes, and evaluation on fixed ones."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn import Parameter
 from torch.optim import Optimizer
 
 from arelu_meta.data.episodes import Episode, EpisodeSampler
@@ -13,14 +14,30 @@ from arelu_meta.errors import DivergedError
 from arelu_meta.learners.learner import Learner, StepOutcome
 from arelu_meta.runtime import processes
 
+REMEDY = "lower `inner_lr` or `outer_lr`, or set `clip_norm` or `episode_clip`"
+
 
 @dataclass(frozen=True)
 class Iteration:
-    """One outer step: its number from 1, and the query loss and accuracy of its episodes before the update."""
+    """One outer step: its number from 1, and the query loss and accuracy of its episodes before the update.
+
+    `gradient_norm` is the norm of the batch gradient before `outer_clip`. With `episode_clip` there are also the
+    largest norm of an episode's own gradient, and the share of episodes above the bound.
+    """
 
     number: int
     loss: float
     accuracy: float
+    gradient_norm: float
+    largest_episode_norm: float | None = None
+    clipped_episodes: float | None = None
+
+    def metrics(self) -> dict[str, float]:
+        """Give what is logged of the step, by name."""
+        values = {name: getattr(self, name) for name in ("loss", "accuracy", "gradient_norm")}
+        if self.largest_episode_norm is not None and self.clipped_episodes is not None:
+            values |= {"largest_episode_norm": self.largest_episode_norm, "clipped_episodes": self.clipped_episodes}
+        return {f"train/{name}": value for name, value in values.items()}
 
 
 def make_optimizer(learner: Learner, lr: float) -> Optimizer:
@@ -37,6 +54,7 @@ def meta_train(
     iterations: int,
     done: int = 0,
     halve_lr_every: int | None = None,
+    outer_clip: float | None = None,
 ) -> Iterator[Iteration]:
     """Train, one update per batch of episodes, and yield after each; the caller logs, validates, saves, stops.
 
@@ -47,9 +65,11 @@ def meta_train(
         next_episodes: gives the next batch of episodes, the same in every process.
         iterations, done: outer steps of the whole training, and those that a resumed run has taken before.
         halve_lr_every: outer steps after which the learning rate is halved, again and again.
+        outer_clip: bound on the norm of the batch gradient; the learner's `episode_clip` is heeded before.
 
     Raises:
-        DivergedError: the query loss of a batch is not finite; no update is made.
+        DivergedError: the query loss of a batch is not finite, or with `episode_clip` no episode's gradient is; no
+            update is made.
     """
     rank, world = processes.rank(), processes.world_size()
     for number in range(done + 1, iterations + 1):
@@ -65,20 +85,44 @@ def meta_train(
         losses = processes.gather_rows(outcome.loss.expand(len(mine)), len(episodes))
         loss = losses.mean().item()
         if not math.isfinite(loss):
-            # Find the first episode whose loss alone is not finite, in whatever process; 0 when each is finite.
-            alone = [learner.meta_step(episode, progress=1.0, share=0.0).loss for episode in mine.chunks(1)]
-            bad = torch.tensor([not math.isfinite(one) for one in alone], dtype=torch.float32, device=losses.device)
-            worst = int(processes.gather_rows(bad, len(episodes)).argmax())
-            raise DivergedError(
-                f"the query loss is {loss} at iteration {number}, episode {worst} of the batch; "
-                f"lower `inner_lr` or `outer_lr`, or set `clip_norm`"
-            )
-        processes.all_reduce_gradients(parameter for group in optimizer.param_groups for parameter in group["params"])
+            where = f"at iteration {number}, episode {_first_not_finite(learner, mine, len(episodes))} of the batch"
+            raise DivergedError(f"the query loss is {loss} {where}; {REMEDY}")
+        learned = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+        processes.all_reduce_gradients(learned)
+        norm = clip_gradients(learned, outer_clip)
+        clipping = _clipping(learner, outcome, len(episodes), number)
         optimizer.step()
         if halve_lr_every and number % halve_lr_every == 0:
             for group in optimizer.param_groups:
                 group["lr"] /= 2
-        yield Iteration(number, loss, accuracies.mean().item())
+        yield Iteration(number, loss, accuracies.mean().item(), norm, *clipping)
+
+
+def _first_not_finite(learner: Learner, mine: Episode, count: int) -> int:
+    """Find the first episode whose loss alone is not finite, in whatever process; 0 when each is finite."""
+    alone = [learner.meta_step(episode, progress=1.0, share=0.0).loss for episode in mine.chunks(1)]
+    bad = torch.tensor([not math.isfinite(one) for one in alone], dtype=torch.float32, device=mine.query_x.device)
+    return int(processes.gather_rows(bad, count).argmax())
+
+
+def _clipping(learner: Learner, outcome: StepOutcome, count: int, number: int) -> tuple[float, float] | tuple[()]:
+    """Give the largest norm of an episode's gradient and the share above the bound, over all processes."""
+    if learner.episode_clip is None:
+        return ()
+    own = outcome.norms if outcome.norms is not None else outcome.loss.new_zeros(0)  # a process without a share
+    norms = processes.gather_rows(own, count)
+    if not norms.isfinite().any():
+        raise DivergedError(f"no episode has a finite gradient at iteration {number}; {REMEDY}")
+    return norms.max().item(), 1 - (norms <= learner.episode_clip).float().mean().item()
+
+
+def clip_gradients(parameters: Iterable[Parameter], bound: float | None) -> float:
+    """Scale gradients down together to a joint Euclidean norm of at most `bound`; give the norm before."""
+    learned = [parameter for parameter in parameters if parameter.grad is not None]
+    norm = torch.nn.utils.get_total_norm([parameter.grad for parameter in learned if parameter.grad is not None])
+    if bound is not None:
+        torch.nn.utils.clip_grads_with_norm_(learned, bound, norm)
+    return norm.item()
 
 
 def evaluate(learner: Learner, sampler: EpisodeSampler, numbers: Tensor, *, batch: int = 32) -> Tensor:

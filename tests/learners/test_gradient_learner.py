@@ -52,7 +52,11 @@ def recordings(learner: Learner) -> int:
 
 
 @pytest.mark.parametrize("method", RECORDED)
-@pytest.mark.parametrize("options", [{}, {"clip_norm": 0.5}, {"chunk": 1}], ids=["plain", "clipped", "chunks"])
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"clip_norm": 0.5}, {"chunk": 1}, {"episode_clip": 0.5}],
+    ids=["plain", "clipped", "chunks", "episodes clipped"],
+)
 def test_the_same_bits(method: str, options: dict[str, object]):
     learner = check_the_same(method, lambda: conv4("arelu", torch.float32), batches_of(0, 1, 2, 3), **options)
     assert recordings(learner) == 1

@@ -156,14 +156,20 @@ with processes.process_group(torch.device("cpu")):
     assert layer.weight.item() == start
 
     # Two processes and one: the same losses and weights. Of one task the second process has none, of three one.
-    for tasks in (1, 3):
+    for tasks, bound in ((1, None), (3, None), (1, 0.5), (3, 0.5)):
         network, alone = own_net("arelu"), own_net("arelu")
-        learner, single = (learners.build("maml", net, inner_lr=0.1, inner_steps=1) for net in (network, alone))
+        options = {"inner_lr": 0.1, "inner_steps": 1, "episode_clip": bound}
+        learner, single = (learners.build("maml", net, **options) for net in (network, alone))
         steps = list(meta_train(learner, make_optimizer(learner, 0.01), lambda: episodes(tasks), iterations=3))
         optimizer = make_optimizer(single, 0.01)
         for step in steps:
             optimizer.zero_grad()
-            assert abs(single.meta_step(episodes(tasks), progress=0.0).loss.item() - step.loss) < 1e-10
+            outcome = single.meta_step(episodes(tasks), progress=0.0)
+            assert abs(outcome.loss.item() - step.loss) < 1e-10
+            if bound is not None:
+                assert outcome.norms.min() > bound
+                assert abs(outcome.norms.max().item() - step.largest_episode_norm) < 1e-10
+                assert step.clipped_episodes == 1.0
             optimizer.step()
         for one, other in zip(network.parameters(), alone.parameters()):
             assert torch.allclose(one, other, rtol=1e-8, atol=1e-9)

@@ -25,6 +25,7 @@ class Quadratic:
     """A learner whose loss is (w - 1)^2 / 2, whatever the episodes; it notes the mode the network is in."""
 
     outer_optimizer: Literal["adam", "sgd"] = "adam"
+    episode_clip = None
 
     def __init__(self, start: float) -> None:
         self.network = nn.Linear(1, 1, bias=False).double()
@@ -76,6 +77,48 @@ def test_the_outer_rate_is_halved_again_and_again():
     learner.outer_optimizer = "sgd"
     losses = [step.loss for step in train(learner, iterations=5, halve_lr_every=2)]
     assert losses == pytest.approx([rest**2 / 2 for rest in (2.0, 1.8, 1.62, 1.539, 1.46205)])
+
+
+def test_the_batch_gradient_is_bounded_and_its_norm_reported_as_it_was():
+    """SGD at w = 3: the gradient 2 is cut to 0.5, so w = 2.95; then 1.95 to 0.5, so w = 2.9; a bound of 2 is none."""
+    for bound, ends in ((0.5, (2.0, 1.95, 1.9)), (2.0, (2.0, 1.8, 1.62)), (None, (2.0, 1.8, 1.62))):
+        learner = Quadratic(3.0)
+        learner.outer_optimizer = "sgd"
+        steps = train(learner, iterations=3, outer_clip=bound)
+        assert [step.gradient_norm for step in steps] == pytest.approx(ends, rel=1e-5)
+        assert [step.loss for step in steps] == pytest.approx([end**2 / 2 for end in ends], rel=1e-5)
+        assert steps[0].metrics().keys() == {"train/loss", "train/accuracy", "train/gradient_norm"}
+
+
+def test_the_largest_norm_and_the_share_of_clipped_episodes():
+    """Of four episodes, two are above a bound between the second and the third norm; of the batch none can be."""
+    norms = sorted(build("maml", own_net(), episode_clip=9.0).meta_step(episodes(4), progress=0.0).norms.tolist())
+    learner = build("maml", own_net(), episode_clip=(norms[1] + norms[2]) / 2)
+    (step,) = meta_train(learner, make_optimizer(learner, 0.01), lambda: episodes(4), iterations=1)
+    assert step.largest_episode_norm == pytest.approx(norms[3])
+    assert step.clipped_episodes == 0.5
+    assert step.gradient_norm <= learner.episode_clip
+    assert {"train/largest_episode_norm", "train/clipped_episodes"} <= step.metrics().keys()
+
+
+def test_episodes_without_a_finite_gradient():
+    """One of two counts as clipped; two of two end the training."""
+    learner = build("maml", own_net(), episode_clip=1.0)
+    usual, batches = learner.meta_step, 0
+
+    def overflowing(batch: Episode, **options: Any) -> StepOutcome:
+        nonlocal batches
+        batches += 1
+        outcome = usual(batch, **options)
+        norms = torch.tensor([torch.inf, 0.5 if batches == 1 else torch.nan])
+        return StepOutcome(outcome.loss, outcome.accuracies, norms)
+
+    learner.meta_step = overflowing
+    steps = meta_train(learner, make_optimizer(learner, 0.01), episodes, iterations=2)
+    first = next(steps)
+    assert (first.largest_episode_norm, first.clipped_episodes) == (float("inf"), 0.5)
+    with pytest.raises(DivergedError, match="no episode has a finite gradient at iteration 2; lower `inner_lr`"):
+        next(steps)
 
 
 @pytest.mark.parametrize("start", [float("nan"), float("inf")])

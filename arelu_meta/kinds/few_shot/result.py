@@ -1,5 +1,6 @@
 """What a few-shot run gives back."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -7,6 +8,9 @@ import numpy as np
 from arelu_meta.analysis.estimates import Estimate, mean_interval
 from arelu_meta.kinds.few_shot.spec import FewShotSpec
 from arelu_meta.kinds.results import HELD_OUT, UNVERIFIED, Result, block, trained_on, where_to_look
+from arelu_meta.training.collapse import collapsed
+
+TRAIN_WINDOW = 5  # outer steps: single batches scatter by some points
 
 PIXELS = {
     "standardise": "standardised by mean and deviation of the training images",
@@ -20,7 +24,8 @@ class FewShotResult(Result):
     """A trained network and its accuracy on the fixed test episodes.
 
     `episodes` is (test_episodes, inner_steps + 1): the accuracy of every episode before adaptation and after every
-    step, in the order of the fixed episodes, so that two runs can be compared pair by pair.
+    step, in the order of the fixed episodes, so that two runs can be compared pair by pair. `curves` holds the accuracy
+    while training, by subset: (iteration, accuracy), of the training batches and, where it is measured, in validation.
     """
 
     spec: FewShotSpec
@@ -28,6 +33,7 @@ class FewShotResult(Result):
     held_out: str
     transductive: bool
     note: str
+    curves: Mapping[str, Sequence[tuple[int, float]]]
     selected_iteration: int
     best_batch_accuracy: float
     train_seconds: float
@@ -54,6 +60,19 @@ class FewShotResult(Result):
         """Accuracy of guessing."""
         return 1 / self.spec.episode.ways
 
+    @property
+    def collapsed(self) -> bool:
+        """Whether training or validation accuracy fell back towards chance after having left it clearly.
+
+        Training accuracy is averaged over five outer steps; `arelu_meta.training.collapse` has the rule. A network that
+        was selected on validation may be one from before.
+        """
+        windows = {"train": TRAIN_WINDOW}
+        return any(
+            collapsed([accuracy for _, accuracy in curve], self.chance, window=windows.get(subset, 1))
+            for subset, curve in self.curves.items()
+        )
+
     def report(self) -> str:
         """Say what was run, how well it adapts, against what, and where to look at it."""
         spec, episode = self.spec, self.spec.episode
@@ -67,6 +86,8 @@ class FewShotResult(Result):
             ("queries", seen),
             ("pixels", PIXELS[spec.fit.normalise]),
         ]
+        if self.collapsed:
+            rows.insert(1, ("collapsed", self._collapse()))
         if self.note:
             rows.append(("episodes", f"computed one by one, as `vmap` {self.note}"))
         if not self.verified:
@@ -86,3 +107,10 @@ class FewShotResult(Result):
             f"{spec.training.method} on {goal}, protocol {spec.evaluation.protocol}, seed {spec.seed}"
         )
         return block(title, rows)
+
+    def _collapse(self) -> str:
+        """Say in one line that training collapsed, where it was best and where it ended, and what helps."""
+        curve = self.curves.get("validation") or self.curves["train"]
+        (at, best), (_, end) = max(curve, key=lambda point: point[1]), curve[-1]
+        remedy = "" if self.spec.training.episode_clip else "; bound `episode_clip`, or lower `outer_lr`"
+        return f"training fell back from {100 * best:.1f} % at iteration {at} to {100 * end:.1f} %{remedy}"

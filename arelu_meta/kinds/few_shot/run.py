@@ -125,6 +125,7 @@ def _train_and_test(
         verified=split.train.provenance.verified,
         transductive=learner.transductive,
         note=learner.note,
+        curves=training.curves,
         selected_iteration=training.selected,
         best_batch_accuracy=max((accuracy for _, accuracy in training.curves["train"]), default=float("nan")),
         train_seconds=train_seconds,
@@ -164,8 +165,9 @@ def _train(
             iterations=iterations,
             done=training.done,
             halve_lr_every=spec.training.halve_lr_every,
+            outer_clip=spec.training.outer_clip,
         ):
-            values = {"train/loss": step.loss, "train/accuracy": step.accuracy, **activation_values(learner.network)}
+            values = {**step.metrics(), **activation_values(learner.network)}
             training.done = step.number
             training.curves["train"].append((step.number, step.accuracy))
             due = step.number % spec.evaluation.validate_every == 0 or step.number == iterations
@@ -217,6 +219,10 @@ def _record(result: FewShotResult, learner: Learner, split: Split, training: Met
         values["train/recording_seconds"] = result.recording_seconds
     if spec.evaluation.protocol == "paper":
         values["paper/best_batch_accuracy"] = result.best_batch_accuracy
+    if training.done:
+        values["train/collapsed"] = float(result.collapsed)
+    if result.collapsed:
+        tracker.set_tags({"collapsed": "True"})
     tracker.log_metrics(values, last)
     for step, estimate in enumerate(result.by_step):
         tracker.log_metrics({"test/accuracy_by_inner_step": estimate.mean}, step)

@@ -60,9 +60,12 @@ class LearnerSettings:
         section = validated(NetworkSection, self.network, "network")
         return build_network(section, channels, image_size, self.ways, seed=seed)
 
-    def build_learner(self, network: nn.Module, *, chunk: int = 0) -> Learner:
-        """Build the learner around a network."""
-        return learners.build(self.method, network, engine=self.engine, chunk=chunk, **self.inner_loop)
+    def build_learner(self, network: nn.Module, *, chunk: int = 0, episode_clip: float | None = None) -> Learner:
+        """Build the learner around a network; `chunk` and `episode_clip` matter to training alone."""
+        bound = episode_clip if learners.entry(self.method).by_gradient else None
+        return learners.build(
+            self.method, network, engine=self.engine, chunk=chunk, episode_clip=bound, **self.inner_loop
+        )
 
 
 def build_learner(
@@ -71,4 +74,5 @@ def build_learner(
     """Build the spec's network and the learner around it."""
     settings = LearnerSettings.of(spec)
     network = settings.build_network(channels, image_size, seed=spec.seed)
-    return settings.build_learner(network.to(device) if device else network, chunk=chunk)
+    network = network.to(device) if device else network
+    return settings.build_learner(network, chunk=chunk, episode_clip=spec.training.episode_clip)

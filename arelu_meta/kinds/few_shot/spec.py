@@ -75,6 +75,10 @@ class MetaTrainingSection(Section):
     """learning rate of the outer optimizer (Adam; plain SGD for reptile)"""
     halve_lr_every: OptionalCount = None
     """outer steps after which the outer learning rate is halved, again and again"""
+    episode_clip: OptionalRate = None
+    """bound on the norm of each episode's gradient, before the batch is averaged; for methods with an inner loop"""
+    outer_clip: OptionalRate = None
+    """bound on the norm of the batch gradient, before the outer optimizer steps"""
 
     @model_validator(mode="after")
     def _pair_exists(self) -> "MetaTrainingSection":
@@ -126,7 +130,12 @@ class FewShotSpec(Spec):
     """
 
     left_out_at_default: ClassVar[frozenset[str]] = frozenset(
-        ("training.head", *(f"fit.{key}" for key in EpisodeInputSection.model_fields))
+        (
+            "training.head",
+            "training.episode_clip",
+            "training.outer_clip",
+            *(f"fit.{key}" for key in EpisodeInputSection.model_fields),
+        )
     )
 
     kind: Literal["few_shot"] = "few_shot"
@@ -160,7 +169,9 @@ class FewShotSpec(Spec):
         They stand at their defaults there, so that a task file may set them for the methods that do.
         """
         fields = MetaTrainingSection.model_fields
-        ignored = {*learners.INNER_LOOP_SETTINGS, "head"} - set(learners.entry(self.training.method).settings)
+        method = learners.entry(self.training.method)
+        ignored = {*learners.INNER_LOOP_SETTINGS, "head"} - set(method.settings)
+        ignored |= set() if method.by_gradient else {"episode_clip"}
         training = self.training.model_copy(update={name: fields[name].default for name in ignored})
         return super(FewShotSpec, self.model_copy(update={"training": training})).identity
 
@@ -175,4 +186,7 @@ class FewShotSpec(Spec):
         if not learners.entry(self.training.method).needs_training:
             return tested
         extra = {"validation/accuracy"} if self.evaluation.protocol == "sound" else {"paper/best_batch_accuracy"}
-        return {"train/loss", "train/accuracy"} | tested | extra
+        trained = {"train/loss", "train/accuracy", "train/gradient_norm", "train/collapsed"}
+        if learners.entry(self.training.method).by_gradient and self.training.episode_clip is not None:
+            trained |= {"train/largest_episode_norm", "train/clipped_episodes"}
+        return trained | tested | extra

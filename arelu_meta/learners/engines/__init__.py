@@ -30,13 +30,16 @@ class Engine(Protocol):
     def note(self) -> str:
         """Why a network is not computed in the usual way; empty where it is."""
 
-    def prepare(self, network: "nn.Module", rule: "InnerRule", episodes: "Episode") -> object:
+    def prepare(self, network: "nn.Module", rule: "InnerRule", episodes: "Episode") -> bool:
         """Find out what can be known before the first step: checks that would otherwise be a part of it.
 
         Args:
             network: maps images (N, C, H, W) to logits (N, ways).
             rule: how to adapt.
             episodes: a batch with a leading axis over episodes.
+
+        Returns:
+            Whether all episodes are computed at once, so that `rule.start` can be had.
 
         Raises:
             InputError: a rule that this engine cannot follow.

@@ -2,7 +2,8 @@
 
 import contextlib
 import warnings
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -51,16 +52,22 @@ class FuncEngine:
         """Give query logits (episodes, points, queries, ways)."""
         function, vectorise = FunctionalNetwork(network), self.prepare(network, rule, episodes)
 
-        def one_episode(parameters: Parameters, support_x: Tensor, support_y: Tensor, query_x: Tensor) -> Tensor:
+        def one_episode(
+            parameters: Parameters, rates: Parameters, support_x: Tensor, support_y: Tensor, query_x: Tensor
+        ) -> Tensor:
+            own = replace(rule, lr=rates) if rates else rule
             with self._operations(vectorise, support_x):
-                path = _path(function, rule, parameters, support_x, support_y, vectorise)
+                path = _path(function, own, parameters, support_x, support_y, vectorise)
                 forwards = [partial(function, point) for point in (path if every_step else path[-1:])]
                 return torch.stack([query_pass(forward, network, support_x, query_x) for forward in forwards])
 
         inputs = episodes.tensors()[:3]
+        if rule.start is not None:
+            rates = dict(rule.lr) if isinstance(rule.lr, Mapping) else {}
+            return torch.vmap(one_episode, randomness="different")(rule.start, rates, *inputs)
         if vectorise:
-            return self._vectorised(one_episode, function.parameters, *inputs)
-        return torch.stack([one_episode(function.parameters, *episode) for episode in zip(*inputs, strict=True)])
+            return self._vectorised(one_episode, (function.parameters, {}), inputs)
+        return torch.stack([one_episode(function.parameters, {}, *episode) for episode in zip(*inputs, strict=True)])
 
     def adapted_parameters(self, network: nn.Module, rule: InnerRule, episodes: Episode) -> Parameters:
         """Give the parameters after the last step, each (episodes, ...)."""
@@ -72,7 +79,7 @@ class FuncEngine:
 
         inputs = episodes.tensors()[:2]
         if vectorise:
-            return self._vectorised(one_episode, function.parameters, *inputs)
+            return self._vectorised(one_episode, (function.parameters,), inputs)
         adapted = [one_episode(function.parameters, *episode) for episode in zip(*inputs, strict=True)]
         return {name: torch.stack([one[name] for one in adapted]) for name in function.parameters}
 
@@ -80,6 +87,8 @@ class FuncEngine:
         """Tell whether `vmap` gives the right meta-gradient; found out once for each structure of a network."""
         if rule.optimizer != "sgd":
             raise InputError(f"engine 'func' has inner optimizer 'sgd', not {rule.optimizer!r}; use `engine='higher'`")
+        if rule.start is not None:
+            return True  # found out before, with parameters that all episodes share
         if self.vectorise is not None:
             return self.vectorise
         if episodes.support_x.is_meta or all(map(is_known, network.modules())):
@@ -104,10 +113,13 @@ class FuncEngine:
             torch.manual_seed(0)
         return EpisodeOperations(support_x) if vectorise and support_x.device.type == "cpu" else ExactOperations()
 
-    def _vectorised(self, function: Callable[..., Any], parameters: Parameters, *inputs: Tensor) -> Any:
+    def _vectorised(
+        self, function: Callable[..., Any], shared: tuple[Parameters, ...], inputs: Sequence[Tensor]
+    ) -> Any:
         """Run a function of one episode on all of them; random slopes (RReLU) differ between them, as in a loop."""
-        in_dims, randomness = (None, *(0 for _ in inputs)), "same" if self.same_draws else "different"
-        return torch.vmap(function, in_dims=in_dims, randomness=randomness)(parameters, *inputs)
+        in_dims = (*(None for _ in shared), *(0 for _ in inputs))
+        randomness = "same" if self.same_draws else "different"
+        return torch.vmap(function, in_dims=in_dims, randomness=randomness)(*shared, *inputs)
 
 
 def _path(

@@ -21,13 +21,14 @@ class HigherEngine:
     recordable = False
     note = ""
 
-    def prepare(self, network: nn.Module, rule: InnerRule, episodes: Episode) -> None:
-        """Refuse what higher's copies leave out."""
+    def prepare(self, network: nn.Module, rule: InnerRule, episodes: Episode) -> bool:
+        """Refuse what higher's copies leave out; episodes are computed one after another."""
         del rule, episodes
         hooked = [name for name, module in network.named_modules() if has_call_hooks(module)]
         if hooked:
             name = hooked[0] or type(network).__name__
             raise InputError(f"engine 'higher' calls no hooks, and {name} has some; use `engine='func'`")
+        return False
 
     def logits(self, network: nn.Module, rule: InnerRule, episodes: Episode, *, every_step: bool = False) -> Tensor:
         """Give query logits (episodes, points, queries, ways)."""

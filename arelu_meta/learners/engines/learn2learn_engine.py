@@ -34,8 +34,10 @@ class Learn2LearnEngine:
     recordable = False
     note = ""
 
-    def prepare(self, network: nn.Module, rule: InnerRule, episodes: Episode) -> None:
-        """There is nothing to find out before the first step."""
+    def prepare(self, network: nn.Module, rule: InnerRule, episodes: Episode) -> bool:
+        """There is nothing to find out before the first step; episodes are computed one after another."""
+        del network, rule, episodes
+        return False
 
     def logits(self, network: nn.Module, rule: InnerRule, episodes: Episode, *, every_step: bool = False) -> Tensor:
         """Give query logits (episodes, points, queries, ways)."""

@@ -12,13 +12,16 @@ EPISODES = np.array([[0.2, 0.4, 0.6], [0.2, 0.4, 0.6], [0.2, 0.6, 0.8], [0.2, 0.
 
 @pytest.fixture
 def result(tiny_spec: Callable) -> Callable[..., FewShotResult]:
-    def make(uri: str = "sqlite:///mlflow.db", *, note: str = "", **sections) -> FewShotResult:
+    def make(
+        uri: str = "sqlite:///mlflow.db", *, note: str = "", curves: dict | None = None, **sections
+    ) -> FewShotResult:
         return FewShotResult(
             spec=tiny_spec(**sections),
             network=nn.Identity(),
             episodes=EPISODES,
             held_out="images",
             note=note,
+            curves=curves or {"train": [(1, 0.5), (2, 0.6)]},
             selected_iteration=1,
             best_batch_accuracy=0.75,
             verified=True,
@@ -66,6 +69,22 @@ def test_a_network_that_cannot_be_vectorised_says_why(result: Callable):
         "episodes       computed one by one, as `vmap` fails: it branches\n"
         in result(note="fails: it branches").report()
     )
+
+
+def test_a_collapsed_training_says_so(result: Callable):
+    """Five ways, chance 20 %: 0.6 above it in validation, then 0.1."""
+    fell = {"train": [(1, 0.5), (2, 0.5)], "validation": [(1, 0.8), (2, 0.3)]}
+    made = result(curves=fell)
+    assert made.collapsed
+    line = "collapsed      training fell back from 80.0 % at iteration 1 to 30.0 %; bound `episode_clip`, or lower"
+    assert line in made.report()
+    assert not result().collapsed
+    assert "collapsed" not in result().report()
+    falling = [(step, 0.8 if step < 6 else 0.3) for step in range(1, 11)]
+    bounded = result(curves={"train": falling}, training={"episode_clip": 1.0})
+    assert bounded.collapsed
+    assert "to 30.0 %\n" in bounded.report()
+    assert not result(curves={"train": []}).collapsed  # a method that needs no training
 
 
 def test_pixels_that_are_not_standardised(result: Callable):

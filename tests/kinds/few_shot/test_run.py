@@ -55,6 +55,9 @@ class MemoryTracker:
 
     log_figure = log_text
 
+    def set_tags(self, values: dict[str, str]) -> None:
+        self.artifacts |= values
+
     def log_split(self, split: splits.Split) -> None:
         self.artifacts["split"] = split.digest
 
@@ -231,6 +234,27 @@ def test_sound_protocol_tests_the_iteration_that_validated_best(
     assert same_weights(stopped_there.network, result.network)
     assert np.array_equal(stopped_there.episodes, result.episodes)
     assert "paper/best_batch_accuracy" not in memory[0].series
+
+
+def test_bounded_gradients_are_logged(tiny_spec: SpecMaker, memory: list):
+    """Of bounded episodes the mean is bounded too; its norm is logged as it is before `outer_clip`."""
+    run(tiny_spec(training={"episode_clip": 1e-4, "outer_clip": 1e-5}), CPU)
+    assert all(0 < norm <= 1e-4 * (1 + 1e-5) for _, norm in memory[0].series["train/gradient_norm"])
+    assert [value for _, value in memory[0].series["train/clipped_episodes"]] == [1.0, 1.0]
+    assert min(value for _, value in memory[0].series["train/largest_episode_norm"]) > 1e-4
+    run(tiny_spec(training={"episode_clip": None}), CPU)
+    assert min(value for _, value in memory[1].series["train/gradient_norm"]) > 1e-4
+    assert "train/clipped_episodes" not in memory[1].series
+
+
+def test_a_collapsed_training_is_tagged(monkeypatch: pytest.MonkeyPatch, tiny_spec: SpecMaker, memory: list):
+    for number, ends in enumerate(([0.3, 0.9], [0.9, 0.3])):
+        scores = iter(ends)
+        monkeypatch.setattr("arelu_meta.kinds.few_shot.run.validate", lambda *_, scores=scores: next(scores))
+        result = run(tiny_spec(training={"iterations": 2}, evaluation={"validate_every": 1}), CPU)
+        assert result.collapsed == bool(number)
+        assert memory[number].series["train/collapsed"] == [(2, number)]
+        assert memory[number].artifacts.get("collapsed") == ("True" if number else None)
 
 
 def test_validates_every_so_often_and_at_the_end(tiny_spec: SpecMaker, memory: list):

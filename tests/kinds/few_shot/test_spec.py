@@ -20,6 +20,21 @@ def test_settings_of_the_inner_loop_count_where_there_is_one(method: str, settin
     assert changed == learners.entry(method).by_gradient
 
 
+@pytest.mark.parametrize("method", learners.names())
+def test_bounds_on_the_outer_gradient_count_where_they_are_heeded(method: str):
+    by_gradient = learners.entry(method).by_gradient
+    assert (identity(method, episode_clip=2.0) != identity(method)) == by_gradient
+    assert identity(method, outer_clip=2.0) != identity(method)
+    assert identity(method, episode_clip=None, outer_clip=None) == identity(method)
+
+
+@pytest.mark.parametrize("method", ["maml", "protonet"])
+def test_metrics_of_clipping(method: str):
+    spec = FewShotSpec(task="t", data={"dataset": "digits"}, training={"method": method, "episode_clip": 2.0})
+    assert {"train/gradient_norm", "train/collapsed"} <= spec.metrics()
+    assert ("train/clipped_episodes" in spec.metrics()) == (method == "maml")
+
+
 def test_pixels_and_shape_of_images_count_where_they_are_not_as_before():
     spec = {"task": "t", "data": {"dataset": "digits"}}
     changes = ({"normalise": "unit"}, {"normalise": "none"}, {"image_size": 32}, {"channels": 3}, {"resize": "crop"})
