@@ -8,9 +8,9 @@ A new one is one file here and one line below; the contract suite then runs over
 function with the same four parameters: `@backbones.register("mine")`, `package.module:Class`, the class itself, or an
 entry point of a package in the group `arelu_meta.backbones` (docs/extending.md). Listing them imports no torch.
 
-All start from torch's default initialisation, drawn in the same order whatever the activation. The layer before an
-activation of several pieces (Maxout) is as many times wider. Those for CIFAR and `unet` have batch norm with running
-statistics; learners that adapt by gradient use those of the batch in its place.
+All start from torch's default initialisation, drawn in the same order whatever the activation; `initialisation.py` has
+others. The layer before an activation of several pieces (Maxout) is as many times wider. Those for CIFAR and `unet`
+have batch norm with running statistics; learners that adapt by gradient use those of the batch in its place.
 """
 
 from collections.abc import Callable, Iterable
@@ -26,9 +26,10 @@ if TYPE_CHECKING:
     from torch import nn
 
 Task = Literal["classification", "segmentation"]
+Init = Literal["default", "he", "gain", "unit_variance"]  # initial weights, in `initialisation.py`
 Backbone: TypeAlias = "str | Callable[..., nn.Module]"
 
-__all__ = ["Backbone", "BackboneEntry", "build", "check_options", "entries", "names", "register"]
+__all__ = ["Backbone", "BackboneEntry", "Init", "build", "check_options", "entries", "names", "register"]
 
 GIVEN = ("activation", "channels", "image_size", "classes")  # what every network is called with
 

@@ -4,6 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from arelu_meta import activations, backbones
+from arelu_meta.backbones.initialisation import initialise
 from arelu_meta.data.imageset import ImageSet
 from arelu_meta.errors import InputError, first_line
 from arelu_meta.kinds.classify.spec import ClassifySpec
@@ -14,11 +15,13 @@ from arelu_meta.kinds.segment.spec import SegmentNetworkSection, SegmentSpec
 from arelu_meta.kinds.transfer.spec import TransferSpec
 from arelu_meta.seeding import global_stream
 
+EXAMPLES = 256  # images whose variance `init = "unit_variance"` goes by
+
 
 def build_network(
     section: NetworkSection, channels: int, image_size: tuple[int, int], classes: int, *, seed: int
 ) -> nn.Module:
-    """Build a network that classifies images of a shape, its initial weights the same for every activation."""
+    """Build a network that classifies images of a shape, its initial weights torch's, the same for every activation."""
     backbones.check_options(section.backbone, section.backbone_options)
     norm = {} if section.norm is None else {"norm": section.norm}
     with global_stream(seed, "weights"):
@@ -35,13 +38,27 @@ def build_network(
 
 def build_classifier(section: NetworkSection, images: ImageSet, *, seed: int) -> nn.Module:
     """Build a network for an image set."""
-    return build_network(section, images.channels, images.image_size, len(images.class_names), seed=seed)
+    network = build_network(section, images.channels, images.image_size, len(images.class_names), seed=seed)
+    return start(network, section, images, seed=seed)
+
+
+def start(
+    network: nn.Module, section: NetworkSection | SegmentNetworkSection, images: ImageSet, *, seed: int
+) -> nn.Module:
+    """Give a network the initial weights that the section asks for, by the images it is to be trained on."""
+    device = next((parameter.device for parameter in network.parameters()), torch.device("cpu"))
+    if section.init == "default" or device.type == "meta":
+        return network
+    with global_stream(seed, "initialisation"):
+        chosen = torch.randperm(len(images))[:EXAMPLES].to(images.device)
+        activation = activations.build(section.activation, **section.activation_options)
+        return initialise(network, section.init, activation=activation, images=images.pixels(chosen).to(device))
 
 
 def build_segmenter(section: SegmentNetworkSection, images: ImageSet, *, seed: int) -> nn.Module:
     """Build a network that marks pixels of an image set, its initial weights the same for every activation."""
     with global_stream(seed, "weights"):
-        return backbones.build(
+        network = backbones.build(
             section.backbone,
             activation=activations.factory(section.activation, **section.activation_options),
             channels=images.channels,
@@ -49,6 +66,7 @@ def build_segmenter(section: SegmentNetworkSection, images: ImageSet, *, seed: i
             classes=1,
             filters=section.filters,
         )
+    return start(network, section, images, seed=seed)
 
 
 def check_few_shot(spec: FewShotSpec, images: ImageSet) -> None:
@@ -64,13 +82,15 @@ def check_few_shot(spec: FewShotSpec, images: ImageSet) -> None:
 
 def check_classifier(spec: ClassifySpec | TransferSpec, images: ImageSet) -> None:
     """Build the network and classify two images of a set."""
-    network = build_classifier(spec.network, images, seed=spec.seed)
+    section = spec.network.model_copy(update={"init": "default"})  # others may need images that are not blank
+    network = build_classifier(section, images, seed=spec.seed)
     check_logits(network, images, (len(images.class_names),), spec.network.backbone)
 
 
 def check_segmenter(spec: SegmentSpec, images: ImageSet) -> None:
     """Build the network and mark two images of a set."""
-    network = build_segmenter(spec.network, images, seed=spec.seed)
+    section = spec.network.model_copy(update={"init": "default"})
+    network = build_segmenter(section, images, seed=spec.seed)
     check_logits(network, images, (1, *images.image_size), spec.network.backbone)
 
 

@@ -27,6 +27,7 @@ Option = bool | int | float | str
 NONE_WORD = BeforeValidator(lambda value: None if value == "none" else value)
 OptionalCount = Annotated[Count | None, NONE_WORD]
 OptionalRate = Annotated[Rate | None, NONE_WORD]
+SplitSeed = Annotated[int, Field(ge=0)]
 
 
 def registered(kind: str, names: Callable[[], list[str]], *, outside: Callable[[str], bool]) -> AfterValidator:
@@ -73,6 +74,8 @@ class DataSection(Section):
     """split by_class: classes that select the model"""
     test_classes: Count = 1
     """split by_class: classes that are tested on"""
+    split_seed: SplitSeed = 0
+    """draws what is held out, and the validation and test episodes; the same for every run seed and every arm"""
     limit_train: OptionalCount = None
     """training images kept, drawn class by class; none: all"""
     limit_test: Annotated[int | None, Field(ge=2), NONE_WORD] = None
@@ -92,6 +95,8 @@ class NetworkSection(Section):
     """activation, by name or package.module:Class"""
     activation_options: dict[str, Option] = {}
     """options of the activation, as key=value"""
+    init: backbones.Init = "default"
+    """initial weights: default (the network's own), he, gain (matched to the activation), unit_variance (by images)"""
 
 
 class ImageShapeSection(Section):
@@ -222,11 +227,14 @@ def check_training(
         raise InputError('`patience` needs a validation to watch, and `select="last"` has none; drop one of them')
 
 
+LATER_SETTINGS = ("data.split_seed", "domains.split_seed", "network.init")  # of several kinds, as `left_out_at_default`
+
+
 class Spec(Section):
     """What every kind of run has: where it comes from, and its seed."""
 
     left_out_at_default: ClassVar[frozenset[str]] = frozenset()
-    """settings, as section.key, that came later: at their default they are no part of the identity"""
+    """settings of a kind, as section.key, that came later: at their default they are no part of the identity"""
 
     task: str
     kind: str
@@ -242,8 +250,10 @@ class Spec(Section):
         Images, weights and code of one's own are named here, not read: when their content changes, so must their name.
         """
         content = self.model_dump(mode="json", exclude={"summary"})
-        for name in self.left_out_at_default:
+        for name in (*LATER_SETTINGS, *self.left_out_at_default):
             section, _, key = name.partition(".")
+            if key not in content.get(section, {}):
+                continue
             if content[section][key] == type(getattr(self, section)).model_fields[key].get_default():
                 del content[section][key]
                 if not content[section]:  # a section that came later as a whole

@@ -25,8 +25,6 @@ from arelu_meta.store.connection import has_finished, open_store
 from arelu_meta.store.run_folder import RunFolder
 from arelu_meta.store.tracking import NoTracker, Tracker, track
 
-EVALUATION_SEED = 0  # splits, validation and test episodes are the same for every run seed and every arm
-
 
 @dataclass(frozen=True)
 class Session:
@@ -127,7 +125,7 @@ def load_split(
         split = splits.joined(images, split)
     if section.limit_train is not None or section.limit_test is not None:
         limits = {"train": section.limit_train, "test": section.limit_test}
-        split = splits.limit(images, split, **limits, seed=EVALUATION_SEED)
+        split = splits.limit(images, split, **limits, seed=section.split_seed)
     if len(split.test) < 2:
         raise InputError(f"{len(split.test)} test image of {section.dataset} gives no interval; at least 2 are needed")
     return split if shape is None else with_pixels(split, shape.normalise)
@@ -147,18 +145,18 @@ def divide(images: ImageSet, section: DataSection) -> Split:
     if method == "auto":
         method = "published" if {"train", "test"} <= set(images.subsets) else "by_image"
     if method == "by_image":
-        return splits.by_image(images, validation=section.validation, test=section.test, seed=EVALUATION_SEED)
+        return splits.by_image(images, validation=section.validation, test=section.test, seed=section.split_seed)
     if method == "by_class":
         return splits.by_class(
             images,
             validation_classes=section.validation_classes,
             test_classes=section.test_classes,
-            seed=EVALUATION_SEED,
+            seed=section.split_seed,
         )
     if method == "by_group":
-        return splits.by_group(images, validation=section.validation, test=section.test, seed=EVALUATION_SEED)
+        return splits.by_group(images, validation=section.validation, test=section.test, seed=section.split_seed)
     if method == "published":
-        return splits.published(images, validation=section.validation, seed=EVALUATION_SEED)
+        return splits.published(images, validation=section.validation, seed=section.split_seed)
     return omniglot_standard(images)
 
 

@@ -33,6 +33,31 @@ def test_initial_weights_are_those_of_the_seed_whatever_the_activation():
     assert relu(IMAGES.pixels(torch.arange(3))).shape == (3, 3)
 
 
+def test_initial_weights_of_a_kind_are_those_of_the_seed_too():
+    """Unit variance goes by the images, and so by the activation; the directions are the same."""
+    noise = torch.randint(256, (300, 1, 32, 32), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    images = ImageSet("noise", noise, torch.arange(300) % 3, ("a", "b", "c"))
+    section = classify_spec(network={"init": "unit_variance"}).network
+    relu, arelu, again, other = (
+        build_classifier(section.model_copy(update={"activation": name}), images, seed=seed)
+        for name, seed in (("relu", 1), ("arelu", 1), ("relu", 1), ("relu", 2))
+    )
+    weights = zip(
+        *(
+            [layer.weight for layer in net.modules() if hasattr(layer, "kernel_size") and hasattr(layer, "weight")]
+            for net in (relu, arelu, again, other)
+        ),
+        strict=True,
+    )
+    for one, two, same, different in weights:
+        assert torch.nn.functional.cosine_similarity(one.flatten(), two.flatten(), 0).item() == pytest.approx(
+            1, abs=1e-5
+        )
+        assert torch.equal(one, same)
+        assert not torch.allclose(one, different)
+    check_classifier(classify_spec(network={"init": "unit_variance"}), IMAGES)  # blank images say nothing about it
+
+
 def test_a_segmenter_marks_every_pixel():
     spec = segment_spec()
     network = build_segmenter(spec.network, IMAGES, seed=0)

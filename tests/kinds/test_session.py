@@ -25,6 +25,25 @@ def test_one_test_image_gives_no_interval(tmp_path: Path):
         load_split(DataSection(dataset=npz(tmp_path, [0, 0, 0, 0]), split="by_image"))
 
 
+@pytest.mark.parametrize("split", ["by_image", "by_class"])
+def test_the_split_seed_draws_what_is_held_out(split: str):
+    section = DataSection(dataset="digits", split=split, validation_classes=2, test_classes=3)
+    parts = [load_split(section.model_copy(update={"split_seed": seed})) for seed in (0, 1, 1)]
+    assert parts[0].digest == load_split(section).digest
+    assert parts[0].digest != parts[1].digest == parts[2].digest
+    if split == "by_class":
+        held_out = [set(part.test.labels.tolist()) for part in parts]
+        assert held_out[0] != held_out[1]
+        assert {len(classes) for classes in held_out} == {3}
+    else:
+        assert [len(part.test) for part in parts] == [359] * 3
+
+
+def test_the_split_seed_draws_the_images_that_are_kept():
+    kept = [load_split(DataSection(dataset="digits", limit_train=50, split_seed=seed)).indices for seed in (0, 3)]
+    assert kept[0]["train"].tolist() != kept[1]["train"].tolist()
+
+
 def one_line(main: Callable[[list[str]], int], words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
     assert main(words) == 2
     (line,) = capsys.readouterr().err.splitlines()

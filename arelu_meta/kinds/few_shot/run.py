@@ -26,7 +26,7 @@ from arelu_meta.kinds.few_shot.settings import LearnerSettings, build_learner
 from arelu_meta.kinds.few_shot.spec import FewShotSpec
 from arelu_meta.kinds.networks import check_logits
 from arelu_meta.kinds.results import name_of
-from arelu_meta.kinds.session import EVALUATION_SEED, Session, inputs_of_run, load_split, machine, open_session
+from arelu_meta.kinds.session import Session, inputs_of_run, load_split, machine, open_session
 from arelu_meta.learners.gradient_learner import GradientLearner
 from arelu_meta.learners.learner import Learner
 from arelu_meta.pictures.figures import activation_curves, training_curve
@@ -57,11 +57,13 @@ def run_few_shot(spec: FewShotSpec, execution: EpisodeExecution, bar: progress.B
         samplers = {
             part: EpisodeSampler(getattr(split, part), shots=episode.shots, **size) for part, size in sizes.items()
         }
-        learner = build_learner(spec, images.channels, images.image_size, chunk=execution.chunk, device=device)
+        learner = build_learner(
+            spec, images.channels, images.image_size, images=images, chunk=execution.chunk, device=device
+        )
         check_logits(learner.network, images, (episode.ways,), spec.network.backbone)
         if not isinstance(learner, GradientLearner):  # which leave the network's buffers alone
             check_forward(learner.network, images.pixels(torch.arange(2, device=device)))
-        learner.prepare(samplers["train"].sample(2, generator(EVALUATION_SEED, "episodes/prepare")))
+        learner.prepare(samplers["train"].sample(2, generator(0, "episodes/prepare")))
         if execution.record_steps:
             learner.record_steps()
         with open_session(
@@ -105,9 +107,8 @@ def _train_and_test(
     spec: FewShotSpec, learner: Learner, samplers: dict[str, EpisodeSampler], split: Split, session: Session
 ) -> FewShotResult:
     sizes = {"validation": spec.evaluation.validation_episodes, "test": spec.evaluation.test_episodes}
-    fixed = {
-        part: samplers[part].draw(size, generator(EVALUATION_SEED, f"episodes/{part}")) for part, size in sizes.items()
-    }
+    seed = spec.data.split_seed  # the same for every run seed and every arm, so that episodes can be paired
+    fixed = {part: samplers[part].draw(size, generator(seed, f"episodes/{part}")) for part, size in sizes.items()}
     training = MetaTraining()
     if learners.entry(spec.training.method).needs_training:
         training = _train(spec, learner, samplers, fixed["validation"], session)

@@ -9,8 +9,9 @@ from torch import nn
 
 from arelu_meta import learners
 from arelu_meta.console.flags import validated
+from arelu_meta.data.imageset import ImageSet
 from arelu_meta.kinds.few_shot.spec import FewShotSpec
-from arelu_meta.kinds.networks import build_network
+from arelu_meta.kinds.networks import build_network, start
 from arelu_meta.kinds.sections import NetworkSection
 from arelu_meta.learners.learner import Learner
 
@@ -69,10 +70,18 @@ class LearnerSettings:
 
 
 def build_learner(
-    spec: FewShotSpec, channels: int, image_size: tuple[int, int], *, chunk: int = 0, device: torch.device | None = None
+    spec: FewShotSpec,
+    channels: int,
+    image_size: tuple[int, int],
+    *,
+    images: ImageSet | None = None,
+    chunk: int = 0,
+    device: torch.device | None = None,
 ) -> Learner:
-    """Build the spec's network and the learner around it."""
+    """Build the spec's network and the learner around it; its `init` goes by the images that it is to be trained on."""
     settings = LearnerSettings.of(spec)
     network = settings.build_network(channels, image_size, seed=spec.seed)
+    if images is not None:
+        network = start(network, spec.network, images, seed=spec.seed)
     network = network.to(device) if device else network
     return settings.build_learner(network, chunk=chunk, episode_clip=spec.training.episode_clip)

@@ -11,7 +11,7 @@ from arelu_meta.kinds.classify.run import accuracy_measure, classifier_trainer
 from arelu_meta.kinds.execution import Execution
 from arelu_meta.kinds.finetune.result import FineTuneResult
 from arelu_meta.kinds.finetune.spec import NO_WEIGHTS, FineTuneSpec
-from arelu_meta.kinds.session import EVALUATION_SEED, divide, machine
+from arelu_meta.kinds.session import divide, machine
 from arelu_meta.kinds.supervised import Prepared, run_supervised
 from arelu_meta.pretrained.assembly import Assembled, assemble, check_memory, check_takes, fit_to_inputs
 from arelu_meta.runtime.hardware import available_memory
@@ -62,7 +62,7 @@ def prepare(spec: FineTuneSpec, *, root: str | None = None) -> tuple[Split, Asse
         test=spec.data.limit_test,
         train_per_class=spec.amount.train_per_class,
         test_per_class=spec.amount.test_per_class,
-        seed=EVALUATION_SEED,
+        seed=spec.data.split_seed,
     )
     section, given = spec.network, spec.input
     assembled = assemble(

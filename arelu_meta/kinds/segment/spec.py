@@ -4,6 +4,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
 
+from arelu_meta.backbones import Init
 from arelu_meta.errors import InputError
 from arelu_meta.kinds.sections import (
     ActivationName,
@@ -30,6 +31,8 @@ class SegmentNetworkSection(Section):
     """activation, by name or package.module:Class"""
     activation_options: dict[str, Option] = Field(default_factory=dict)
     """options of the activation, as key=value"""
+    init: Init = "default"
+    """initial weights: default (the network's own), he, gain (matched to the activation), unit_variance (by images)"""
 
 
 class SegmentSpec(SupervisedSpec):

@@ -16,10 +16,10 @@ from arelu_meta.kinds.classify.run import accuracy_on, classifier_trainer
 from arelu_meta.kinds.execution import Execution
 from arelu_meta.kinds.networks import build_classifier, check_classifier
 from arelu_meta.kinds.sections import InputSection, OptimizationSection
-from arelu_meta.kinds.session import EVALUATION_SEED, Session, inputs_of_run, machine, open_session, with_pixels
+from arelu_meta.kinds.session import Session, inputs_of_run, machine, open_session, with_pixels
 from arelu_meta.kinds.supervised import training_stage
 from arelu_meta.kinds.transfer.result import TransferResult
-from arelu_meta.kinds.transfer.spec import STAGES, TransferSpec
+from arelu_meta.kinds.transfer.spec import STAGES, DomainsSection, TransferSpec
 from arelu_meta.pictures.figures import activation_curves, training_curve
 from arelu_meta.runtime import processes
 from arelu_meta.store.tracking import Tracker
@@ -42,7 +42,7 @@ def run_transfer(spec: TransferSpec, execution: Execution, bar: progress.Bar) ->
     root = execution.data_root or None
     with machine(execution) as device:
         source, target = (
-            load_domain(name, spec.domains.validation, spec.fit, root).to(device)
+            load_domain(name, spec.domains, spec.fit, root).to(device)
             for name in (spec.domains.source, spec.domains.target)
         )
         _check_same_problem(source, target)
@@ -80,14 +80,14 @@ def run_transfer(spec: TransferSpec, execution: Execution, bar: progress.Bar) ->
             return result
 
 
-def load_domain(name: str, validation: float, shape: InputSection, root: str | None) -> Split:
+def load_domain(name: str, section: DomainsSection, shape: InputSection, root: str | None) -> Split:
     """Read a set, make it fit the network, and divide it as published, or by image where it has no parts of its own."""
     images = fit_images(
         data.load(name, root=root), channels=shape.channels, image_size=shape.image_size, resize=shape.resize
     )
     published = {"train", "test"} <= set(images.subsets)
     divide = splits.published if published else splits.by_image
-    split = divide(images, validation=validation, seed=EVALUATION_SEED)
+    split = divide(images, validation=section.validation, seed=section.split_seed)
     return with_pixels(split, shape.normalise)
 
 

@@ -16,6 +16,7 @@ from arelu_meta.kinds.sections import (
     Section,
     Share,
     Spec,
+    SplitSeed,
     SupervisedSpec,
     check_training,
 )
@@ -32,6 +33,8 @@ class DomainsSection(Section):
     """image set to fine-tune on"""
     validation: Share = 0.1
     """share of the training images left aside: epochs are fixed, so that nothing is selected on them"""
+    split_seed: SplitSeed = 0
+    """draws what is left aside and, where a set has no published test images, what is tested on"""
 
 
 class PretrainingSection(Section):

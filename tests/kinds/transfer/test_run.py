@@ -7,6 +7,7 @@ from arelu_meta.kinds import run
 from arelu_meta.kinds.execution import Execution
 from arelu_meta.kinds.sections import InputSection
 from arelu_meta.kinds.transfer.run import load_domain
+from arelu_meta.kinds.transfer.spec import DomainsSection
 from arelu_meta.store.run_folder import RunFolder
 from tests.supervised_runs import artifacts, interrupted_after, no_model, same_weights, transfer_spec
 from tests.tiny_images import DIGITS, DISCS, NEGATIVE
@@ -15,12 +16,13 @@ from tests.tiny_runs import MLFLOW_WARNINGS, metric_history
 pytestmark = MLFLOW_WARNINGS
 __all__ = ["no_model"]  # a fixture
 RESUME = Execution(resume=True)
+DOMAINS = DomainsSection(source=DIGITS, target=NEGATIVE)
 SETTINGS = ("no_pretrain", "no_finetune", "finetune_1", "finetune_2")
 
 
 def accuracy_of(network: torch.nn.Module) -> float:
     """On the 40 test images of the target, counted here."""
-    test = load_domain(NEGATIVE, 0.1, InputSection(), None).test
+    test = load_domain(NEGATIVE, DOMAINS, InputSection(), None).test
     with torch.no_grad():
         answers = network.eval()(test.pixels(torch.arange(len(test)))).argmax(1)
     return (answers == test.labels).float().mean().item()
@@ -32,7 +34,7 @@ def test_a_whole_run_is_in_the_store(store_uri):
     stored = MlflowClient(store_uri).get_run(result.run_id)
     assert stored.info.status == "FINISHED"
     assert stored.data.params["pretrain_lr"] == "0.02"
-    source, target = (load_domain(name, 0.1, InputSection(), None) for name in (DIGITS, NEGATIVE))
+    source, target = (load_domain(name, DOMAINS, InputSection(), None) for name in (DIGITS, NEGATIVE))
     wanted = {"kind": "transfer", "protocol": "sound", "source_digest": source.train.digest}
     wanted |= {"data_digest": target.train.digest, "split_digest": target.digest}
     assert wanted.items() <= stored.data.tags.items()
@@ -55,7 +57,7 @@ def test_fine_tuning_starts_from_the_pretrained_weights():
     assert rows["finetune_1"].mean == rows["no_finetune"].mean
     from arelu_meta.kinds.networks import build_classifier
 
-    target = load_domain(NEGATIVE, 0.1, InputSection(), None)
+    target = load_domain(NEGATIVE, DOMAINS, InputSection(), None)
     fresh = build_classifier(result.spec.network, target.train, seed=0)
     assert rows["no_pretrain"].mean == pytest.approx(accuracy_of(fresh))
     assert not same_weights(result.network, fresh)
