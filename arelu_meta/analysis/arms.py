@@ -18,6 +18,7 @@ from arelu_meta.analysis.estimates import (
 )
 from arelu_meta.analysis.failures import COLLAPSED, exact_proportion_interval, failed_trainings
 from arelu_meta.analysis.findings import Findings
+from arelu_meta.analysis.resampling import over_splits
 from arelu_meta.analysis.robust import interquartile_mean, probability_of_improvement
 from arelu_meta.analysis.settings import (
     AxisSetting,
@@ -100,6 +101,8 @@ class ArmComparison:
     matched: bool
     arms: tuple[Arm, ...]
     baseline: str
+    unit: str = "seed"
+    """What a value of an arm is of: a seed, or a split with its seeds averaged."""
 
     @property
     def label(self) -> str:
@@ -121,10 +124,10 @@ class ArmComparison:
 
     @property
     def seeds(self) -> str:
-        """How many seeds stand behind the arms: `n = 5 seeds`, `n = 3 to 5 seeds`."""
+        """How many seeds, or splits, stand behind the arms: `n = 5 seeds`, `n = 3 to 5 seeds`."""
         sizes = {arm.estimate.n for arm in self.arms}
         low, high = min(sizes), max(sizes)
-        return f"n = {low} seed{'s' * (low != 1)}" if low == high else f"n = {low} to {high} seeds"
+        return f"n = {low} {self.unit}{'s' * (low != 1)}" if low == high else f"n = {low} to {high} {self.unit}s"
 
     @property
     def published_sources(self) -> list[SourceKey]:
@@ -171,6 +174,7 @@ def analyse(findings: Findings) -> Analysis:
         >>> arm.difference.differences.to_dict(), round(arm.test.p, 4), str(arm.outcome)
         ({0: 5.0, 1: 6.0, 2: 5.5}, 0.0027, 'different')
     """
+    findings = over_splits(findings)
     runs = checked_runs(findings)
     if runs.empty:
         return Analysis(findings, (), ())
@@ -197,7 +201,8 @@ def _comparisons(findings: Findings, runs: pd.DataFrame, tuned: tuple[str, ...])
             arms = [baseline, *tested]
         sign = -1 if findings.higher_is_better else 1
         arms.sort(key=lambda arm: (math.isnan(arm.estimate.mean), sign * arm.estimate.mean))
-        comparisons.append(ArmComparison(setting, bool(tuned), tuple(arms), findings.baseline))
+        unit = "split" if findings.single_runs is not None else "seed"
+        comparisons.append(ArmComparison(setting, bool(tuned), tuple(arms), findings.baseline, unit))
     return tuple(comparisons)
 
 
@@ -220,12 +225,14 @@ def _arm(findings: Findings, name: str, rows: pd.DataFrame, setting: AxisSetting
         median=float(results.median()),
         interquartile_mean=interquartile_mean(results.dropna().to_numpy()),
         best=float(results.max() if findings.higher_is_better else results.min()),
-        estimate=estimate_mean(raw).within(*findings.limits()),
+        estimate=estimate_mean(raw, overlap=findings.correction).within(*findings.limits()),
         sd=standard_deviation(raw),
         seconds=float(rows["seconds"].sum()) if "seconds" in rows else math.nan,
         published=published_values(findings.published, {findings.arm: name, **dict(setting)}),
         other_metrics={
-            metric: estimate_mean(own[np.isfinite(own)].to_numpy()).within(*findings.limits(metric))
+            metric: estimate_mean(own[np.isfinite(own)].to_numpy(), overlap=findings.correction).within(
+                *findings.limits(metric)
+            )
             for metric, own in others.items()
         },
         choice=choice,
@@ -241,7 +248,8 @@ def paired_test(findings: Findings, arm: Arm, other: Arm, pair: PairedDifference
 
 def _tested(findings: Findings, arms: list[Arm], baseline: Arm, by_arm: dict[str, pd.DataFrame]) -> list[Arm]:
     """Add differences to the baseline, corrected over the arms."""
-    pairs = {arm.name: paired_difference(arm.values, baseline.values) for arm in arms}
+    overlap = findings.correction
+    pairs = {arm.name: paired_difference(arm.values, baseline.values, overlap=overlap) for arm in arms}
     families = family_sizes(pairs, findings.primary)
     higher = findings.higher_is_better
     return [

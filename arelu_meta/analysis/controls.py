@@ -41,7 +41,11 @@ def against_controls(findings: Findings, comparison: ArmComparison) -> list[Cont
     subject = comparison.arm(explained_arm(findings, comparison))
     named: Sequence[Arm | None] = [comparison.arm(name) for name in findings.controls] if subject else []
     controls = {arm.name: arm for arm in named if arm is not None}
-    pairs = {name: paired_difference(subject.values, arm.values) for name, arm in controls.items() if subject}
+    pairs = {
+        name: paired_difference(subject.values, arm.values, overlap=findings.correction)
+        for name, arm in controls.items()
+        if subject
+    }
     families = family_sizes(pairs, None)
     tests = {
         name: paired_test(findings, subject, controls[name], pair, families[name])

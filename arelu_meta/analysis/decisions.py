@@ -45,8 +45,7 @@ def equivalence_p(pair: PairedDifference, margin: float) -> float:
 
     if pair.n < 2 or not pair.sd > 0:
         return math.nan
-    error = pair.sd / math.sqrt(pair.n)
-    return float(special.stdtr(pair.n - 1, (abs(pair.estimate.mean) - margin) / error))
+    return float(special.stdtr(pair.n - 1, (abs(pair.estimate.mean) - margin) / pair.standard_error))
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,7 +110,7 @@ class PairedTest:
     @property
     def further_seeds(self) -> int | None:
         """Seeds beyond those at hand until a difference of the margin is found with 80 % power; None if unknown."""
-        if not self.margin:
+        if not self.margin or self.difference.overlap:  # however many splits, they are of the same images
             return None
         needed = seeds_needed(self.difference.sd, self.margin, alpha=ALPHA / self.family)
         return None if needed is None else max(0, needed - self.difference.n)

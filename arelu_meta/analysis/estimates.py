@@ -52,12 +52,15 @@ class Estimate:
         return f"{100 * self.mean:.2f} % ± {100 * self.half_width:.2f} (n = {self.n})"
 
 
-def mean_interval(values: Sequence[float] | np.ndarray, confidence: float = 0.95) -> Estimate:
+def mean_interval(values: Sequence[float] | np.ndarray, confidence: float = 0.95, *, overlap: float = 0.0) -> Estimate:
     """Mean with Student's t interval.
 
     Args:
         values: Independent observations, (n,) with n of at least 2, such as the accuracies of n seeds or episodes.
         confidence: How often intervals made this way hold the true mean.
+        overlap: Test images per training image where the values are of random splits of one set, which share most of
+            what they are trained on: the squared error of the mean is (1 / n + overlap) of the variance then (Nadeau
+            and Bengio 2003).
 
     Returns:
         The mean, the ends of its interval and n.
@@ -76,17 +79,17 @@ def mean_interval(values: Sequence[float] | np.ndarray, confidence: float = 0.95
     if array.size < 2:
         raise InputError(f"an interval needs at least 2 values, not {array.size}")
     quantile = float(special.stdtrit(array.size - 1, (1 + confidence) / 2))
-    half = quantile * float(array.std(ddof=1)) / math.sqrt(array.size)
+    half = quantile * float(array.std(ddof=1)) * math.sqrt(1 / array.size + overlap)
     mean = float(array.mean())
     return Estimate(mean, mean - half, mean + half, int(array.size))
 
 
-def estimate_mean(values: np.ndarray) -> Estimate:
+def estimate_mean(values: np.ndarray, *, overlap: float = 0.0) -> Estimate:
     """`mean_interval`, but without ends for one value and all NaN for none."""
     if len(values) < 2:
         mean = float(values[0]) if len(values) else math.nan
         return Estimate(mean, math.nan, math.nan, len(values))
-    return mean_interval(values)
+    return mean_interval(values, overlap=overlap)
 
 
 def proportion_interval(share: float, n: int, confidence: float = 0.95) -> Estimate:
@@ -132,6 +135,8 @@ class PairedDifference:
     sd: float
     p_t: float
     """Paired t test; NaN where the differences do not vary, or there is one."""
+    overlap: float = 0.0
+    """Of the splits that the differences are of, as in `mean_interval`."""
 
     @functools.cached_property
     def p_permutation(self) -> float:
@@ -145,7 +150,14 @@ class PairedDifference:
 
     def interval(self, confidence: float) -> Estimate:
         """The mean difference with Student's t interval of another confidence than 95 %."""
-        return mean_interval(self.differences.to_numpy(), confidence) if self.n > 1 else self.estimate
+        if self.n < 2:
+            return self.estimate
+        return mean_interval(self.differences.to_numpy(), confidence, overlap=self.overlap)
+
+    @property
+    def standard_error(self) -> float:
+        """Of the mean difference."""
+        return self.sd * math.sqrt(1 / self.n + self.overlap)
 
     @property
     def n(self) -> int:
@@ -158,12 +170,13 @@ class PairedDifference:
         return self.n > 1 and self.sd == 0
 
 
-def paired_difference(values: "pd.Series", others: "pd.Series") -> PairedDifference:
+def paired_difference(values: "pd.Series", others: "pd.Series", *, overlap: float = 0.0) -> PairedDifference:
     """Subtract the results of one arm from those of another, seed by seed, and test the difference.
 
     Args:
         values: Results of one arm, indexed by seed.
         others: Results of the other, indexed by seed; only seeds that both have are used.
+        overlap: Test images per training image where they are indexed by split, as in `mean_interval`.
 
     Returns:
         The differences `values - others`, their mean with Student's 95 % interval, the paired t test and the
@@ -180,10 +193,11 @@ def paired_difference(values: "pd.Series", others: "pd.Series") -> PairedDiffere
     series = (values[seeds] - others[seeds]).astype(float)
     series = series.where(series.abs() > 1e-12 * scale, 0.0)  # what rounding left of equal values
     raw = series.to_numpy()
-    return PairedDifference(series, estimate_mean(raw), standard_deviation(raw), paired_t_p(raw))
+    estimate = estimate_mean(raw, overlap=overlap)
+    return PairedDifference(series, estimate, standard_deviation(raw), paired_t_p(raw, overlap=overlap), overlap)
 
 
-def paired_t_p(differences: np.ndarray) -> float:
+def paired_t_p(differences: np.ndarray, *, overlap: float = 0.0) -> float:
     """Two-sided p of the paired t test: 1 for identical arms, NaN where the differences do not vary otherwise.
 
     >>> round(paired_t_p(np.array([1.0, 2.0, 3.0])), 4)  # t = 2 / (1 / sqrt(3)) = 3.4641, 2 degrees of freedom
@@ -195,7 +209,8 @@ def paired_t_p(differences: np.ndarray) -> float:
     mean = float(differences.mean()) if len(differences) else math.nan
     if not sd > 0:
         return 1.0 if sd == 0 and mean == 0 else math.nan
-    return 2 * float(special.stdtr(len(differences) - 1, -abs(mean) / sd * math.sqrt(len(differences))))
+    error = sd * math.sqrt(1 / len(differences) + overlap)
+    return 2 * float(special.stdtr(len(differences) - 1, -abs(mean) / error))
 
 
 def sign_flip_p(differences: np.ndarray) -> float:

@@ -37,6 +37,9 @@ class Findings:
         margin: The smallest difference that would matter, in the unit of a difference; with it arms can be equivalent.
         chance: The result of guessing in per cent; with it trainings that learned nothing are told from others.
         planned_seeds: Seeds that the experiment was to have; runs of others are later looks at the same question.
+        overlap: Test images per training image, where runs have an axis `split_seed`: splits are compared then, seeds
+            averaged, and intervals and tests know that splits share training images (`analysis.resampling`).
+        single_runs: What `runs` are averages of, over splits.
         tuned: Axes whose value each arm may choose by the validation metric; without it those named `lr` or `..._lr`.
         published: Columns: the axes, `metric`, `value`, `protocol`, `source`.
         curves: Long table of metrics over steps: the axes, `seed`, `metric`, `step`, `value`.
@@ -75,6 +78,8 @@ class Findings:
     margin: float | None = None
     chance: float | None = None
     planned_seeds: tuple[int, ...] = ()
+    overlap: float | None = None
+    single_runs: pd.DataFrame | None = None
     published: pd.DataFrame | None = None
     curves: pd.DataFrame | None = None
     step: str = "training step"
@@ -83,6 +88,11 @@ class Findings:
     budget: float = 1.0
     protocol: Mapping[str, str] = field(default_factory=dict)
     execution: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
+
+    @property
+    def correction(self) -> float:
+        """The overlap that intervals and tests are corrected for; 0 where seeds are compared."""
+        return self.overlap if self.single_runs is not None and self.overlap is not None else 0.0
 
     def limits(self, metric: str | None = None) -> tuple[float, float]:
         """What a metric, by default the tested one, cannot go beyond: 0 and 100 % of a share."""

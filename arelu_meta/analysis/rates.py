@@ -102,7 +102,7 @@ def advantage_changes(analysis: Analysis, comparison: ArmComparison) -> list[Adv
         arm, other = fixed.arm(subject.name), fixed.arm(findings.baseline)
         if arm is None or other is None or arm.difference is None or not _same_setting(rest, comparison.setting):
             continue
-        change = paired_difference(arm.difference.differences, matched)
+        change = paired_difference(arm.difference.differences, matched, overlap=findings.correction)
         if change.n > 1:
             found.append((fixed.setting, arm.difference, change, any(one.mixed for one in (arm, other))))
     pairs = {setting_label(setting): change for setting, _, change, _ in found}

@@ -134,6 +134,7 @@ def collect_findings(
         margin=report.margin,
         chance=_chance(report.chance, metric, cells),
         planned_seeds=experiment.seeds,
+        overlap=_overlap(runs),
         published=figures,
         curves=curves_table(parent, runs, report.curves),
         step=kinds.entry(cells[0].spec.kind).step,
@@ -153,6 +154,12 @@ def _chance(given: float | None, metric: str, cells: Sequence[Cell]) -> float | 
     ways = {getattr(getattr(cell.spec, "episode", None), "ways", None) for cell in cells}
     (only,) = ways if len(ways) == 1 else (None,)
     return 100 / only if isinstance(only, int) else None
+
+
+def _overlap(runs: Sequence[Run]) -> float | None:
+    """Test images per training image, the most of any run; None where runs do not say."""
+    sizes = [dict(pair.split("=") for pair in run.data.tags.get("split_sizes", "").split()) for run in runs]
+    return max((int(one["test"]) / int(one["train"]) for one in sizes if one), default=None)
 
 
 def _units(*metrics: str | None) -> dict[str, str]:

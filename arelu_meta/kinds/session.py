@@ -89,6 +89,7 @@ def open_session(
     tags = {
         **tags,
         "split_digest": split.digest,
+        "split_sizes": " ".join(f"{part}={len(split.indices[part])}" for part in splits.SUBSETS),
         "held_out": split.held_out,
         "kind": str(settings["kind"]),
         "protocol": str(settings["protocol"]),

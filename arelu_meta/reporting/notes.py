@@ -30,7 +30,7 @@ def make_notes(analysis: Analysis) -> list[str]:
         note + ("" if len(labels) == len(analysis.primary) else f" ({'; '.join(labels)})") + "."
         for note, labels in where.items()
     ]
-    found += _execution_notes(findings) + _origin_notes(findings) + _look_notes(findings)
+    found += _split_notes(findings) + _execution_notes(findings) + _origin_notes(findings) + _look_notes(findings)
     if tuned_axes(findings) and not analysis.matched:
         axes = ", ".join(tuned_axes(findings))
         found.append(f"There is no view with {axes} matched: choosing it per arm needs a validation metric.")
@@ -97,6 +97,19 @@ def _origin_notes(findings: Findings) -> list[str]:
                 f"Runs of several {several}: {', '.join(names)}; runs.csv says which. Results can differ by rounding."
             )
     return notes
+
+
+def _split_notes(findings: Findings) -> list[str]:
+    """Say that splits are compared, and how their overlap is corrected for."""
+    if findings.single_runs is None:
+        return []
+    seeds = findings.single_runs["seed"].nunique()
+    averaged = f"the mean over {seeds} seeds" if seeds > 1 else "one seed"
+    return [
+        f"Each value is of one split of the images (split_seed), {averaged}; what tables and figures call a seed is a"
+        " split. Splits share training images: intervals and t tests are corrected for it (Nadeau and Bengio 2003,"
+        f" {findings.correction:.3g} test images per training image), the permutation test is not."
+    ]
 
 
 def _look_notes(findings: Findings) -> list[str]:

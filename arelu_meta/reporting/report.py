@@ -62,14 +62,14 @@ def write_report(report: Report, folder: Path) -> list[Path]:
         >>> [path.name for path in write_report(make_report(found), Path(tempfile.mkdtemp()))]
         ['report.html', 'report.md', 'tables.tex', 'runs.csv', 'table.csv', 'arms.svg']
     """
-    figures, templates = draw_figures(report), _templates()
+    figures, templates, findings = draw_figures(report), _templates(), report.analysis.findings
     page, picture = templates.get_template("page.html"), templates.get_template("figure.svg")
     plots = {f"figures/{plot.name}.svg": plot for plot in figures.all}
     files = {
         "report.html": page.render(report=report, figures=figures, version=__version__).lstrip(),
         "report.md": markdown_report(report, {path: plot.caption for path, plot in plots.items()}),
         "tables.tex": latex_tables((*report.primary_tables, *report.secondary_tables), report.banner),
-        "runs.csv": report.analysis.findings.runs.to_csv(index=False),
+        "runs.csv": (findings.runs if findings.single_runs is None else findings.single_runs).to_csv(index=False),
         "table.csv": numbers_frame(report.analysis).to_csv(index=False),
         **{path: picture.render(plot=plot).lstrip() for path, plot in plots.items()},
     }

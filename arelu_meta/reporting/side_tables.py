@@ -114,10 +114,10 @@ def _left_out(findings: Findings, arm: Arm, other: Arm | None = None) -> Estimat
         return None
     low, high = findings.limits()
     if other is None:
-        return estimate_mean(arm.left_out.dropna().to_numpy()).within(low, high)
+        return estimate_mean(arm.left_out.dropna().to_numpy(), overlap=findings.correction).within(low, high)
     if other.left_out is None:
         return None
-    pair = paired_difference(arm.left_out.dropna(), other.left_out.dropna())
+    pair = paired_difference(arm.left_out.dropna(), other.left_out.dropna(), overlap=findings.correction)
     return pair.estimate.within(low - high, high - low) if pair.n else None
 
 

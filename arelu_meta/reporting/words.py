@@ -187,8 +187,8 @@ def _control_sentence(findings: Findings, subject: Arm, controls: list[Control])
 
 
 def _seeds_sentence(findings: Findings, arm: Arm | None, numbers: NumberFormat) -> str:
-    """Say what an undecided comparison lacks: seeds, or a margin; empty where it is decided."""
-    if arm is None or arm.test is None or arm.outcome is not Outcome.UNDECIDED:
+    """Say what an undecided comparison lacks: seeds, or a margin; empty where it is decided, or over splits."""
+    if arm is None or arm.test is None or arm.outcome is not Outcome.UNDECIDED or findings.correction:
         return ""
     if findings.margin is None:
         return "No margin is declared, so that the two cannot be called equivalent."
