@@ -24,7 +24,7 @@ _VALIDATION = "validation/"
 _EPISODES = "test_episodes.csv"
 _METRIC_OF_EPISODES = "test/accuracy"  # the mean over the episodes
 _EXECUTION = "exec."  # tags of how a run was carried out
-_ORIGIN = {"commit": "git_commit", "machine": "machine", "threads": "exec.threads"}
+_ORIGIN = {"commit": "git_commit", "machine": "machine", "threads": "exec.threads", "kernels": "kernels"}
 _FACTS = {
     "protocol": "protocol",
     "held out": "held_out",
@@ -52,8 +52,8 @@ def results(name: str, *, budget: float = 1.0) -> pd.DataFrame:
 
     Returns:
         One row per cell: a column per axis, `seed`, a column per metric (at its last step, of a validation metric the
-        best; shares in per cent), `run_id`, `seconds` of the last try, and the run's `commit`, `machine` and `threads`,
-        empty where it does not say. A cell that diverged has no metrics.
+        best; shares in per cent), `run_id`, `seconds` of the last try, and the run's `commit`, `machine`, `threads` and
+        `kernels` (their generation), empty where it does not say. A cell that diverged has no metrics.
 
     Raises:
         InputError: the store holds no such comparison.

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import torch
 
-from arelu_meta import data
+from arelu_meta import data, kernels
 from arelu_meta.console import progress
 from arelu_meta.data import splits
 from arelu_meta.data.imageset import ImageSet
@@ -88,6 +88,7 @@ def open_session(
     settings = spec.flat()
     tags = {
         **tags,
+        "kernels": str(kernels.GENERATION),
         "split_digest": split.digest,
         "split_sizes": " ".join(f"{part}={len(split.indices[part])}" for part in splits.SUBSETS),
         "held_out": split.held_out,

@@ -88,7 +88,7 @@ def _failure_notes(comparison: ArmComparison) -> list[str]:
 def _origin_notes(findings: Findings) -> list[str]:
     """Name the commits and machines of the runs where there are several: one seed is another draw on each."""
     notes = []
-    for column, several in (("commit", "commits"), ("machine", "machines")):
+    for column, several in (("commit", "commits"), ("machine", "machines"), ("kernels", "generations of kernels")):
         known = findings.runs[column].replace("", "unknown").fillna("unknown") if column in findings.runs else []
         counts = pd.Series(known, dtype=str).value_counts()
         if len(counts) > 1:

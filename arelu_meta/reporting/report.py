@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 import jinja2
+import numpy as np
 
 from arelu_meta import __version__
 from arelu_meta.analysis.settings import value_text
@@ -50,7 +51,8 @@ def write_report(report: Report, folder: Path) -> list[Path]:
         folder: Made where it does not exist; files of the same names are overwritten.
 
     Returns:
-        The files: report.html, report.md, tables.tex, runs.csv, table.csv, and figures/*.svg.
+        The files: report.html, report.md, tables.tex, runs.csv, table.csv, figures/*.svg, and episodes.npz where runs
+        have results by episode: an array for each `run_id`.
 
     Example:
         >>> import pandas as pd, tempfile
@@ -76,7 +78,11 @@ def write_report(report: Report, folder: Path) -> list[Path]:
     (folder / "figures").mkdir(parents=True, exist_ok=True)
     for name, text in files.items():
         (folder / name).write_text(text, encoding="utf-8")
-    return [folder / name for name in files]
+    paths = [folder / name for name in files]
+    if findings.episodes:
+        np.savez_compressed(folder / "episodes.npz", **findings.episodes)
+        paths.append(folder / "episodes.npz")
+    return paths
 
 
 def report_metrics(report: Report) -> dict[str, float]:

@@ -118,7 +118,7 @@ def final_table(folder: Path) -> str:
     """The table of runs in the report, without what differs between two runs of the same."""
     (path,) = (folder / "runs").glob("comparison-*/report/runs.csv")
     lines = [line.split(",") for line in path.read_text().splitlines()]
-    beside = ("run_id", "commit", "machine", "threads")
+    beside = ("run_id", "commit", "machine", "threads", "kernels")
     kept = [number for number, name in enumerate(lines[0]) if name not in beside and not name.endswith("seconds")]
     return "\n".join(",".join(line[number] for number in kept) for line in lines)
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -30,11 +31,15 @@ def test_writes_everything(tmp_path: Path):
         "table.csv",
         "figures/arms.svg",
         "figures/curve-validation-accuracy.svg",
+        "episodes.npz",
     }
     assert all(path.stat().st_size > 0 for path in paths)
     again = pd.read_csv(tmp_path / "new" / "folder" / "runs.csv")
     assert again["test/accuracy"].tolist() == pytest.approx(findings.runs["test/accuracy"].tolist())
     assert len(pd.read_csv(tmp_path / "new" / "folder" / "table.csv")) == 7
+    with np.load(tmp_path / "new" / "folder" / "episodes.npz") as stored:
+        assert set(stored) == set(again["run_id"])
+        assert all(np.array_equal(stored[run], findings.episodes[run]) for run in stored)
 
 
 def test_the_same_findings_give_the_same_report(tmp_path: Path):
