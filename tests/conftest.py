@@ -6,16 +6,18 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from filelock import FileLock
 
 os.environ["OMP_NUM_THREADS"] = "1"  # before torch: the networks here are too small to share out
 os.environ["MPLBACKEND"] = "agg"
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).resolve().parent.parent
 TINY = {
     "episode": {"ways": 5, "shots": 1, "queries": 2, "test_queries": 3},
     "training": {"iterations": 2, "meta_batch": 2, "inner_steps": 2, "inner_lr": 0.05},
@@ -31,6 +33,20 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 def root() -> Path:
     """The folder of the checkout."""
     return ROOT
+
+
+@pytest.fixture(scope="session")
+def published_data() -> Path:
+    """The data root with the published sets: `ARELU_META_TEST_DATA`, or unpacked from beside the project."""
+    if root := os.environ.get("ARELU_META_TEST_DATA"):
+        return Path(root)
+    script = ROOT.parent / "shared" / "data" / "unpack.py"
+    if not script.exists():
+        pytest.skip("no published images: ARELU_META_TEST_DATA is not set and ../shared/data/unpack.py is not there")
+    root = Path(tempfile.gettempdir()) / "arelu_meta-test-data"
+    with FileLock(f"{root}.lock"):  # two test sessions may unpack at the same moment
+        subprocess.run([sys.executable, script, root], check=True, stdout=subprocess.DEVNULL)
+    return root
 
 
 @pytest.fixture(scope="session")
