@@ -104,7 +104,7 @@ class SupervisedResult(Result):
         rows = [*self.score_rows(), ("held out", HELD_OUT[self.held_out])]
         if not self.verified:
             rows.append(UNVERIFIED)
-        rows += [*self.details, *limit_rows(spec.data)]
+        rows += [*self.details, *unusual_rows(spec)]
         selected = f"epoch {self.selected_epoch} of {spec.training.epochs}"
         if spec.evaluation.monitored is None:
             selected = f"nothing: tested after epoch {self.selected_epoch}; the validation images were trained on too"
@@ -136,14 +136,20 @@ def name_of(task: str, dataset: str) -> str:
     return task if task.startswith(dataset) else f"{task}-{PurePath(dataset).stem}"
 
 
-def limit_rows(data: DataSection) -> list[tuple[str, str]]:
-    """Say so when the run saw only a part of the set."""
-    limits = []
+def unusual_rows(spec: Spec) -> list[tuple[str, str]]:
+    """Say so when the run saw only a part of the set, another split of it, or started from other weights."""
+    data: DataSection = getattr(spec, "data")  # noqa: B009  # declared by the kinds, in their own order
+    limits, rows = [], []
     if data.limit_train is not None:
         limits.append(f"at most {data.limit_train} images to train on")
     if data.limit_test is not None:
         limits.append(f"at most {data.limit_test} each to validate and to test")
-    return [("part of the set", f"{', '.join(limits)}, drawn class by class")] if limits else []
+    if limits:
+        rows.append(("part of the set", f"{', '.join(limits)}, drawn class by class"))
+    if data.split_seed:
+        rows.append(("split", f"drawn with split seed {data.split_seed}, not the usual 0"))
+    init = spec.flat().get("init", "default")  # a pretrained network has none
+    return [*rows, ("initial weights", init)] if init != "default" else rows
 
 
 def where_to_look(run_id: str, experiment_id: str, tracking_uri: str) -> list[tuple[str, str]]:

@@ -12,7 +12,7 @@ from arelu_meta.console.tables import text_table
 from arelu_meta.data.splits import Split
 from arelu_meta.errors import InputError
 from arelu_meta.kinds.execution import TrainingExecution, seed_numbers
-from arelu_meta.kinds.results import block, limit_rows, trained_on
+from arelu_meta.kinds.results import block, trained_on, unusual_rows
 from arelu_meta.kinds.sections import Spec, SupervisedSpec
 from arelu_meta.kinds.session import machine
 from arelu_meta.kinds.supervised import Prepared
@@ -56,7 +56,7 @@ class SeedsResult:
         shown = f"{100 * self.seeds[0].score:.2f} % (n = 1, no interval)"
         if self.test is not None:
             shown = f"{self.test.percent()}, 95 % interval over seeds"
-        rows = [(label, shown), *limit_rows(spec.data)]
+        rows = [(label, shown), *unusual_rows(spec)]
         before = sum(each.finished_before for each in self.seeds)
         if before:
             rows.append(("not repeated", f"{before} of {len(self.seeds)} runs were finished before"))

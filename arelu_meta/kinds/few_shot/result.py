@@ -7,7 +7,7 @@ import numpy as np
 
 from arelu_meta.analysis.estimates import Estimate, mean_interval
 from arelu_meta.kinds.few_shot.spec import FewShotSpec
-from arelu_meta.kinds.results import HELD_OUT, UNVERIFIED, Result, block, trained_on, where_to_look
+from arelu_meta.kinds.results import HELD_OUT, UNVERIFIED, Result, block, trained_on, unusual_rows, where_to_look
 from arelu_meta.training.collapse import collapsed
 
 TRAIN_WINDOW = 5  # outer steps: single batches scatter by some points
@@ -85,6 +85,7 @@ class FewShotResult(Result):
             ("held out", HELD_OUT[self.held_out]),
             ("queries", seen),
             ("pixels", PIXELS[spec.fit.normalise]),
+            *unusual_rows(spec),
         ]
         if self.collapsed:
             rows.insert(1, ("collapsed", self._collapse()))

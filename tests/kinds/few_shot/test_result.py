@@ -92,6 +92,14 @@ def test_pixels_that_are_not_standardised(result: Callable):
     assert "pixels         as stored, 0 to 255\n" in result(fit={"normalise": "none"}).report()
 
 
+def test_another_split_and_other_initial_weights_are_said(result: Callable):
+    text = result(data={"split_seed": 3, "limit_train": 40}, network={"init": "he"}).report()
+    assert "split            drawn with split seed 3, not the usual 0\n" in text
+    assert "initial weights  he\n" in text
+    assert "part of the set  at most 40 images to train on, drawn class by class\n" in text
+    assert "initial weights" not in result().report()
+
+
 def test_paper_report_says_that_it_is_the_published_measure(result: Callable):
     text = result(evaluation={"protocol": "paper"}).report()
     assert "protocol paper" in text
