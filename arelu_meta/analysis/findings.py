@@ -36,6 +36,7 @@ class Findings:
             correction, all others are corrected together.
         margin: The smallest difference that would matter, in the unit of a difference; with it arms can be equivalent.
         chance: The result of guessing in per cent; with it trainings that learned nothing are told from others.
+        failure_metric: The column that tells them, where that is not the tested one: the accuracy beside a speed.
         planned_seeds: Seeds that the experiment was to have; runs of others are later looks at the same question.
         tuned: Axes whose value each arm may choose by the validation metric; without it those named `lr` or `..._lr`.
         published: Columns: the axes, `metric`, `value`, `protocol`, `source`.
@@ -74,6 +75,7 @@ class Findings:
     primary: str | None = None
     margin: float | None = None
     chance: float | None = None
+    failure_metric: str | None = None
     planned_seeds: tuple[int, ...] = ()
     published: pd.DataFrame | None = None
     curves: pd.DataFrame | None = None
@@ -85,5 +87,6 @@ class Findings:
     execution: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
 
     def limits(self, metric: str | None = None) -> tuple[float, float]:
-        """What a metric, by default the tested one, cannot go beyond: 0 and 100 % of a share."""
-        return (0.0, 100.0) if self.units.get(metric or self.metric) == "%" else (-math.inf, math.inf)
+        """What a metric, by default the tested one, cannot go beyond: 0 and 100 % of a share, 0 of steps and epochs."""
+        unit = self.units.get(metric or self.metric)
+        return (-math.inf if unit not in ("%", "steps", "epochs") else 0.0, 100.0 if unit == "%" else math.inf)

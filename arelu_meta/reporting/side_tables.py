@@ -10,6 +10,7 @@ from arelu_meta.analysis.estimates import Estimate, estimate_mean, paired_differ
 from arelu_meta.analysis.findings import Findings
 from arelu_meta.analysis.rates import GOOD, advantage_changes, good_decades
 from arelu_meta.analysis.settings import setting_label
+from arelu_meta.analysis.speed import is_speed
 from arelu_meta.reporting.numbers import NumberFormat, p_value
 from arelu_meta.reporting.table import (
     LEARNED,
@@ -157,6 +158,8 @@ def other_metrics_table(findings: Findings, comparison: ArmComparison) -> Report
     arms = comparison.arms
     columns = [make_column(findings.arm, "", (arm.name for arm in arms))]
     for metric, published in findings.other_metrics.items():
+        if is_speed(metric):  # tested, in a table of its own
+            continue
         estimates = [arm.other_metrics.get(metric) for arm in arms]
         means = [estimate.mean for estimate in estimates if estimate is not None]
         if not means:
