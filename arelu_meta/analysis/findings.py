@@ -39,6 +39,8 @@ class Findings:
         failure_metric: The column that tells them, where that is not the tested one: the accuracy beside a speed.
         planned_seeds: Seeds that the experiment was to have; runs of others are later looks at the same question.
         tuned: Axes whose value each arm may choose by the validation metric; without it those named `lr` or `..._lr`.
+        groups: The group of each arm, such as `learnable`: where there are published figures, the explained arm is
+            compared with the best of each group.
         published: Columns: the axes, `metric`, `value`, `protocol`, `source`.
         curves: Long table of metrics over steps: the axes, `seed`, `metric`, `step`, `value`.
         step: What curves are drawn over.
@@ -77,6 +79,7 @@ class Findings:
     chance: float | None = None
     failure_metric: str | None = None
     planned_seeds: tuple[int, ...] = ()
+    groups: Mapping[str, str] = field(default_factory=dict)
     published: pd.DataFrame | None = None
     curves: pd.DataFrame | None = None
     step: str = "training step"

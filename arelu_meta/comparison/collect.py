@@ -10,7 +10,7 @@ import pandas as pd
 from mlflow.entities import Run
 from mlflow.exceptions import MlflowException
 
-from arelu_meta import kinds
+from arelu_meta import activations, kinds
 from arelu_meta.analysis.findings import Findings
 from arelu_meta.analysis.speed import is_speed, measured_runs, time_unit
 from arelu_meta.comparison.cells import Cell, scale_metric
@@ -140,6 +140,7 @@ def collect_findings(
         chance=_chance(report.chance, failure_metric or metric, cells),
         failure_metric=failure_metric,
         planned_seeds=experiment.seeds,
+        groups=activation_groups() if report.arm == "activation" else {},
         published=figures,
         curves=curves_table(parent, runs, report.curves),
         step=kinds.entry(cells[0].spec.kind).step,
@@ -159,6 +160,17 @@ def _chance(given: float | None, metric: str, cells: Sequence[Cell]) -> float | 
     ways = {getattr(getattr(cell.spec, "episode", None), "ways", None) for cell in cells}
     (only,) = ways if len(ways) == 1 else (None,)
     return 100 / only if isinstance(only, int) else None
+
+
+def activation_groups() -> dict[str, str]:
+    """Which activations are learnable, and which not, as the AReLU paper groups them: controls are in neither group.
+
+    >>> groups = activation_groups()
+    >>> groups["relu"], groups["prelu"], "arelu_frozen" in groups
+    ('non-learnable', 'learnable', False)
+    """
+    compared = [entry for entry in activations.entries() if entry.group not in ("control", "own")]
+    return {entry.name: "learnable" if entry.parameters else "non-learnable" for entry in compared}
 
 
 def _units(*metrics: str | None) -> dict[str, str]:

@@ -17,6 +17,7 @@ from arelu_meta.reporting.side_tables import (
     change_table,
     choice_table,
     control_table,
+    improvement_table,
     other_metrics_table,
 )
 from arelu_meta.reporting.table import ReportTable, comparison_table
@@ -110,6 +111,7 @@ def _side_tables(analysis: Analysis, comparison: ArmComparison, numbers: NumberF
         change_table(analysis, comparison, numbers),
         choice_table(analysis, comparison, numbers),
         beyond_mean_table(findings, comparison, numbers),
+        improvement_table(analysis, comparison, numbers),
         *(
             comparison_table(speed.findings, there, number_format(speed.findings, there.arms))
             for speed, there in _speeds(analysis, comparison)

@@ -12,6 +12,7 @@ from arelu_meta.analysis.arms import Analysis, Arm, ArmComparison
 from arelu_meta.analysis.decisions import PairedTest
 from arelu_meta.analysis.estimates import Estimate
 from arelu_meta.analysis.findings import Findings
+from arelu_meta.analysis.improvement import BEST_RUN
 from arelu_meta.analysis.settings import decades_from, value_text
 from arelu_meta.analysis.speed import time_unit
 from arelu_meta.reporting.numbers import NONE, NumberFormat, p_value
@@ -143,7 +144,8 @@ def comparison_table(findings: Findings, comparison: ArmComparison, numbers: Num
     # Published figures of another metric stand beside that metric, in a table of their own.
     others = findings.other_metrics
     elsewhere = {others[metric] for metric in others if any(metric in arm.other_metrics for arm in arms)}
-    sources = [key for key in comparison.published_sources if key[0] not in elsewhere - {findings.metric}]
+    elsewhere = elsewhere - {findings.metric} | {findings.metric + BEST_RUN}
+    sources = [key for key in comparison.published_sources if key[0] not in elsewhere]
     for number, source in enumerate(sources, 1):
         heading = "published" if len(sources) == 1 else f"published {number}"
         published = (arm.published.get(source, math.nan) for arm in arms)
