@@ -1,18 +1,22 @@
 # ruff: noqa: RUF001
 """The pages of docs/results say what their runs say: tables worked out again with pandas, scipy and statsmodels."""
 
+import io
 import itertools
 import re
 from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats
+from statsmodels.stats.power import TTestPower
 from statsmodels.stats.proportion import proportion_confint
 from statsmodels.stats.weightstats import ttost_paired
 
-from tests.shipped_results import PAGES, PUBLISHED, Shipped, page_text
+from arelu_meta.reporting.table import numbers_frame
+from tests.shipped_results import PAGES, PUBLISHED, Shipped, page_text, report_of
 
 Table = list[dict[str, str]]
 HALF = 0.0051  # of the last digit shown, and of what is lost on the way to it
@@ -131,6 +135,16 @@ def check_beyond(shipped: Shipped, title: str, rows: Table, chosen: dict[str, di
         other = runs.all("relu", **chosen["relu"])
         level = runs.level(row["activation"], **own)
         assert float(row["median (%)"]) == pytest.approx(everything.median(), abs=HALF)
+        more = row["further seeds"]
+        if more not in ("–", "0"):
+            pair = (level - runs.level("relu", **chosen["relu"])).dropna()
+            rest = sum(other not in ("relu", "arelu") for other in chosen)
+            for family in [1] if row["activation"] == "arelu" else range(1, rest + 1):
+                power = partial(TTestPower().power, shipped.margin / pair.std(), alpha=0.05 / family)
+                if power(nobs=len(pair) + int(more) - 1) < 0.8 <= power(nobs=len(pair) + int(more)):
+                    break
+            else:
+                pytest.fail(f"{row['activation']}: {more} further seeds do not give 80 % power")
         middle = stats.trim_mean(everything.dropna(), 0.25)
         assert float(row["interquartile mean (%)"]) == pytest.approx(middle, abs=HALF)
         assert float(row["best run (%)"]) == pytest.approx(everything.max(), abs=HALF)
@@ -286,3 +300,14 @@ def test_every_table_is_what_the_runs_say(shipped: Shipped):
 def test_the_page_is_the_one_that_its_runs_give(shipped: Shipped):
     """Verdicts and notes: nothing was edited by hand."""
     assert page_text(shipped) == shipped.page.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("shipped", PAGES, ids=lambda shipped: shipped.name)
+def test_the_table_in_numbers_is_that_of_the_page(shipped: Shipped):
+    """table.csv has every number of every arm with all its digits."""
+    table = pd.read_csv(shipped.page.with_suffix(".csv"))
+    pd.testing.assert_frame_equal(
+        table,
+        pd.read_csv(io.StringIO(numbers_frame(report_of(shipped).analysis).to_csv())).drop(columns="Unnamed: 0"),
+        rtol=1e-9,
+    )
