@@ -117,7 +117,8 @@ def collect_findings(
     failure_metric = None
     if is_speed(metric):
         table = measured_runs(table, metric)
-        failure_metric = f"{metric.rpartition('/')[0]}/{getattr(cells[0].spec, 'measure', 'accuracy')}"
+        scores = (f"{metric.rpartition('/')[0]}/{name}" for name in ("accuracy", "test_accuracy", "dice"))
+        failure_metric = next((name for name in scores if name in table), None)
     figures = pd.DataFrame(published).astype({"value": float}) if published else None
     values = {label: {run.data.tags[tag] for run in runs if tag in run.data.tags} for label, tag in _FACTS.items()}
     facts = {label: "; ".join(sorted(found)) for label, found in values.items() if found}  # where they differ, all
