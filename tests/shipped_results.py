@@ -11,6 +11,7 @@ from pathlib import Path
 import pandas as pd
 
 from arelu_meta.analysis.findings import Findings
+from arelu_meta.comparison.collect import activation_groups
 from arelu_meta.reporting.content import Report, make_report
 from arelu_meta.reporting.markdown import markdown_report
 from arelu_meta.reporting.table import numbers_frame
@@ -100,6 +101,7 @@ def report_of(shipped: Shipped) -> Report:
         primary="arelu",
         margin=shipped.margin,
         chance=shipped.chance,
+        groups=activation_groups() if figures else {},
         published=pd.concat(figures) if figures else None,
         budget=shipped.budget,
         protocol={fact[0]: fact[1] for fact in rows if fact[0] == "protocol"},

@@ -1,18 +1,22 @@
 # ruff: noqa: RUF001
 """The pages of docs/results say what their runs say: tables worked out again with pandas, scipy and statsmodels."""
 
+import io
 import itertools
 import re
 from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats
+from statsmodels.stats.power import TTestPower
 from statsmodels.stats.proportion import proportion_confint
 from statsmodels.stats.weightstats import ttost_paired
 
-from tests.shipped_results import PAGES, Shipped, page_text
+from arelu_meta.reporting.table import numbers_frame
+from tests.shipped_results import PAGES, PUBLISHED, Shipped, page_text, report_of
 
 Table = list[dict[str, str]]
 HALF = 0.0051  # of the last digit shown, and of what is lost on the way to it
@@ -131,6 +135,16 @@ def check_beyond(shipped: Shipped, title: str, rows: Table, chosen: dict[str, di
         other = runs.all("relu", **chosen["relu"])
         level = runs.level(row["activation"], **own)
         assert float(row["median (%)"]) == pytest.approx(everything.median(), abs=HALF)
+        more = row["further seeds"]
+        if more not in ("–", "0"):
+            pair = (level - runs.level("relu", **chosen["relu"])).dropna()
+            rest = sum(other not in ("relu", "arelu") for other in chosen)
+            for family in [1] if row["activation"] == "arelu" else range(1, rest + 1):
+                power = partial(TTestPower().power, shipped.margin / pair.std(), alpha=0.05 / family)
+                if power(nobs=len(pair) + int(more) - 1) < 0.8 <= power(nobs=len(pair) + int(more)):
+                    break
+            else:
+                pytest.fail(f"{row['activation']}: {more} further seeds do not give 80 % power")
         middle = stats.trim_mean(everything.dropna(), 0.25)
         assert float(row["interquartile mean (%)"]) == pytest.approx(middle, abs=HALF)
         assert float(row["best run (%)"]) == pytest.approx(everything.max(), abs=HALF)
@@ -147,6 +161,109 @@ def check_beyond(shipped: Shipped, title: str, rows: Table, chosen: dict[str, di
     return len(rows)
 
 
+def check_change(shipped: Shipped, title: str, rows: Table, chosen: dict[str, dict[str, str]]) -> int:
+    """The advantage in a shared setting less that at own ones; the smallest rate by itself, the others together."""
+    runs = Runs(shipped, title.partition("their own")[2])
+    matched = runs.level("arelu", **chosen["arelu"]) - runs.level("relu", **chosen["relu"])
+    changes = []
+    for row in rows:
+        there = Runs(shipped, row["shared setting"])
+        advantage = there.level("arelu") - there.level("relu")
+        changes.append((row, advantage, (advantage - matched).dropna()))
+    rates = [float(row["shared setting"].rpartition("= ")[2]) for row in rows]
+    tested = [len(change) > 1 and change.std() > 1e-9 for *_, change in changes]
+    family = max(sum(one for one, rate in zip(tested, rates, strict=True) if rate > min(rates)), 1)
+    for (row, advantage, change), rate, varies in zip(changes, rates, tested, strict=True):
+        assert int(row["n"]) == len(change)
+        assert numbers(row["advantage there (points)"]) == pytest.approx([advantage[change.index].mean()], abs=HALF)
+        assert numbers(row["at own settings (points)"]) == pytest.approx([matched[change.index].mean()], abs=HALF)
+        if varies:
+            count = 1 if rate == min(rates) else family
+            test = stats.ttest_1samp(change, 0)
+            ends = np.clip(test.confidence_interval(1 - 0.05 / count), -200, 200)
+            assert numbers(row["change (points)"]) == pytest.approx([change.mean(), *ends], abs=HALF)
+            p = min(count * test.pvalue, 1)
+            assert p < 0.001 if "&lt;" in row["p"] else numbers(row["p"]) == pytest.approx([p], abs=0.0051)
+            assert row["p"].endswith("\\*") == (row["verdict"] == "different")
+    return len(rows)
+
+
+def check_choice(shipped: Shipped, title: str, rows: Table, chosen: dict[str, dict[str, str]]) -> int:
+    """Each seed at the rate that the others choose; the decades within two points of the best on validation."""
+    table, axis = shipped.runs, shipped.axes[-1]
+    for other, value in Runs(shipped, title).setting.items():
+        table = table[table[other].astype(str) == value]
+    left_out = {}
+    for name, own in table.groupby("activation"):
+        scores = own.pivot(index="seed", columns=axis, values=str(shipped.validation_metric))
+        results = own.pivot(index="seed", columns=axis, values=shipped.metric)
+        best = {seed: scores.drop(seed).mean(skipna=False).idxmax() for seed in scores.index}
+        left_out[name] = pd.Series({seed: results.at[seed, rate] for seed, rate in best.items()}).dropna()
+        means = scores.mean(skipna=False)
+        good, at = list(means >= means.max() - 2), list(means.index).index(means.idxmax())
+        low, high = at, at
+        while low > 0 and good[low - 1]:
+            low -= 1
+        while high < len(good) - 1 and good[high + 1]:
+            high += 1
+        (row,) = [row for row in rows if row["activation"] == name]
+        decades = np.log10(means.index[high] / means.index[low])
+        assert numbers(row["good decades"]) == pytest.approx([decades], abs=0.051)
+        assert float(chosen[name][axis]) == means.idxmax()
+    for row in rows:
+        own = left_out[row["activation"]]
+        shown = [(row["seed left out (%)"], own, 0)]
+        if row["activation"] != "relu":
+            shown.append((row["left out, to relu (points)"], (own - left_out["relu"]).dropna(), -100))
+        for cell, values, lowest in shown:
+            ends = np.clip(stats.t.interval(0.95, len(values) - 1, values.mean(), stats.sem(values)), lowest, 100)
+            assert numbers(cell) == pytest.approx([values.mean(), *ends], abs=HALF)
+    return len(rows)
+
+
+def check_further(shipped: Shipped, title: str, rows: Table) -> int:
+    """Other metrics of all runs, whether they learned or not."""
+    for row in rows:
+        for metric in set(shipped.other_metrics) & set(row):
+            table = shipped.runs[shipped.runs["activation"] == row["activation"]]
+            for axis, value in Runs(shipped, title).setting.items():
+                table = table[table[axis].astype(str) == value]
+            values = table[metric].dropna()
+            ends = np.clip(stats.t.interval(0.95, len(values) - 1, values.mean(), stats.sem(values)), 0, 100)
+            assert numbers(row[metric]) == pytest.approx([values.mean(), *ends], abs=HALF)
+    return len(rows)
+
+
+def check_improvement(shipped: Shipped, title: str, rows: Table) -> int:
+    """arelu less the best of the others: with five published learnable ones, all others are not."""
+    learnable = ("apl", "comb_paper", "pau", "prelu", "slaf_paper")
+    for row in rows:
+        runs = Runs(shipped, row.get("setting", title))
+        arms = set(shipped.runs["activation"]) - {"arelu", *shipped.controls}
+        group = {arm for arm in arms if (arm in learnable) == (row["over the best"] == "learnable")}
+        means = {arm: runs.all(arm).mean() for arm in group}
+        best = max(means, key=lambda arm: means[arm])
+        assert row["which is"] == best
+        assert numbers(row["mean (points)"]) == pytest.approx([runs.all("arelu").mean() - means[best]], abs=HALF)
+        lead = runs.all("arelu").max() - max(runs.all(arm).max() for arm in group)
+        assert numbers(row["best run (points)"]) == pytest.approx([lead], abs=HALF)
+        for metric, heading in (("test/accuracy", "published mean"), ("test/accuracy_best_run", "published best run")):
+            figures = pd.concat([pd.read_csv(PUBLISHED / f"{name}.csv", dtype=str) for name in shipped.published])
+            figures = figures[figures["metric"] == metric]
+            for axis, value in runs.setting.items():
+                same = [one == value or (axis == "lr" and float(one) == float(value)) for one in figures[axis]]
+                figures = figures[same]
+            values = figures.set_index("activation")["value"].astype(float)
+            others = [
+                arm
+                for arm in values.index.drop("arelu", errors="ignore")
+                if (arm in learnable) == (row["over the best"] == "learnable")
+            ]
+            if heading in row:
+                assert numbers(row[heading]) == pytest.approx([values["arelu"] - values[others].max()], abs=HALF)
+    return len(rows)
+
+
 @pytest.mark.parametrize("shipped", PAGES, ids=lambda shipped: shipped.name)
 def test_every_table_is_what_the_runs_say(shipped: Shipped):
     checked, chosen = 0, {}
@@ -157,6 +274,14 @@ def test_every_table_is_what_the_runs_say(shipped: Shipped):
                 chosen = {row["activation"]: own_setting(row) for row in rows}
         elif title.startswith("beyond the mean"):
             checked += check_beyond(shipped, title, rows, chosen)
+        elif title.startswith("arelu over relu"):
+            checked += check_change(shipped, title, rows, chosen)
+        elif title.startswith("the choice of a setting"):
+            checked += check_choice(shipped, title, rows, chosen)
+        elif title.startswith("further measures"):
+            checked += check_further(shipped, title, rows)
+        elif title.startswith("improvement of arelu"):
+            checked += check_improvement(shipped, title, rows)
         elif title.startswith("arelu against its controls"):
             runs = Runs(shipped, title)
             values = {name: runs.level(name, **chosen[name]) for name in ("arelu", *(row["control"] for row in rows))}
@@ -165,11 +290,24 @@ def test_every_table_is_what_the_runs_say(shipped: Shipped):
                 assert int(row["n"]) == len(pair)
                 check_difference(row, "arelu less control (points)", pair, len(rows), shipped.margin)
             checked += len(rows)
+        else:
+            pytest.fail(f"nobody works out {title!r} again")
     arms = shipped.runs["activation"].nunique()
     assert checked >= 2 * arms - 1 + len(shipped.controls)
 
 
 @pytest.mark.parametrize("shipped", PAGES, ids=lambda shipped: shipped.name)
 def test_the_page_is_the_one_that_its_runs_give(shipped: Shipped):
-    """Verdicts, notes, and the tables that tests/analysis/test_rates.py works out: nothing was edited by hand."""
+    """Verdicts and notes: nothing was edited by hand."""
     assert page_text(shipped) == shipped.page.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("shipped", PAGES, ids=lambda shipped: shipped.name)
+def test_the_table_in_numbers_is_that_of_the_page(shipped: Shipped):
+    """table.csv has every number of every arm with all its digits."""
+    table = pd.read_csv(shipped.page.with_suffix(".csv"))
+    pd.testing.assert_frame_equal(
+        table,
+        pd.read_csv(io.StringIO(numbers_frame(report_of(shipped).analysis).to_csv())).drop(columns="Unnamed: 0"),
+        rtol=1e-9,
+    )

@@ -16,7 +16,7 @@ from arelu_meta.analysis.estimates import (
     paired_difference,
     standard_deviation,
 )
-from arelu_meta.analysis.failures import COLLAPSED, exact_proportion_interval, failed_trainings
+from arelu_meta.analysis.failures import COLLAPSED, NOT_REACHED, exact_proportion_interval, failed_trainings
 from arelu_meta.analysis.findings import Findings
 from arelu_meta.analysis.resampling import over_splits
 from arelu_meta.analysis.robust import interquartile_mean, probability_of_improvement
@@ -32,6 +32,7 @@ from arelu_meta.analysis.settings import (
     setting_label,
     tuned_axes,
 )
+from arelu_meta.analysis.speed import is_speed, speed_findings
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,6 +147,8 @@ class Analysis:
     findings: Findings
     fixed: tuple[ArmComparison, ...]
     matched: tuple[ArmComparison, ...]
+    speeds: tuple["Analysis", ...] = ()
+    """The same comparisons by each measure of speed among the other metrics."""
 
     @property
     def primary(self) -> tuple[ArmComparison, ...]:
@@ -160,7 +163,8 @@ def analyse(findings: Findings) -> Analysis:
         findings: Results of runs, one row each.
 
     Returns:
-        Comparisons with an `Arm` for each value of the arm axis, best first; empty where there are no runs.
+        Comparisons with an `Arm` for each value of the arm axis, best first; empty where there are no runs. Measures of
+        speed among the other metrics are compared in the same way.
 
     Raises:
         InputError: A column is missing, or two runs have the same axes and seed.
@@ -181,7 +185,9 @@ def analyse(findings: Findings) -> Analysis:
     tuned = tuned_axes(findings)
     fixed = _comparisons(findings, runs, ())
     choosable = tuned and findings.validation_metric is not None and findings.validation_metric in runs
-    return Analysis(findings, fixed, _comparisons(findings, runs, tuned) if choosable else ())
+    matched = _comparisons(findings, runs, tuned) if choosable else ()
+    by_speed = (speed_findings(findings, metric) for metric in findings.other_metrics if is_speed(metric))
+    return Analysis(findings, fixed, matched, tuple(analyse(found) for found in by_speed if len(found.runs)))
 
 
 def _comparisons(findings: Findings, runs: pd.DataFrame, tuned: tuple[str, ...]) -> tuple[ArmComparison, ...]:
@@ -207,9 +213,10 @@ def _comparisons(findings: Findings, runs: pd.DataFrame, tuned: tuple[str, ...])
 
 
 def _arm(findings: Findings, name: str, rows: pd.DataFrame, setting: AxisSetting, choice: Choice | None) -> Arm:
-    results = rows[findings.metric].sort_index()
-    results = results.where(np.isfinite(results))
-    failed = failed_trainings(results, rows.get(COLLAPSED), findings.chance)
+    rows = rows.sort_index()
+    results = rows[findings.metric].where(np.isfinite(rows[findings.metric]))
+    failed = failed_trainings(rows.get(findings.failure_metric, results), rows.get(COLLAPSED), findings.chance)
+    failed |= {seed: NOT_REACHED for seed in results.index[results.isna()] if seed not in failed}
     learned = results.drop(list(failed))
     values = learned if len(learned) else results.dropna()
     raw = values.to_numpy()

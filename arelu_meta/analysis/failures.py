@@ -12,6 +12,7 @@ from arelu_meta.analysis.estimates import Estimate
 COLLAPSED = "train/collapsed"
 """Metric of a run: 1 where training fell back to chance after it had left it."""
 DIVERGED, FELL_BACK, AT_CHANCE, FAR_BELOW = "diverged", "collapsed", "at chance", "far below the others"
+NOT_REACHED = "never there"
 
 
 def exact_proportion_interval(successes: int, n: int, confidence: float = 0.95) -> Estimate:

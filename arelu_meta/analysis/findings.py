@@ -36,11 +36,14 @@ class Findings:
             correction, all others are corrected together.
         margin: The smallest difference that would matter, in the unit of a difference; with it arms can be equivalent.
         chance: The result of guessing in per cent; with it trainings that learned nothing are told from others.
+        failure_metric: The column that tells them, where that is not the tested one: the accuracy beside a speed.
         planned_seeds: Seeds that the experiment was to have; runs of others are later looks at the same question.
         overlap: Test images per training image, where runs have an axis `split_seed`: splits are compared then, seeds
             averaged, and intervals and tests know that splits share training images (`analysis.resampling`).
         single_runs: What `runs` are averages of, over splits.
         tuned: Axes whose value each arm may choose by the validation metric; without it those named `lr` or `..._lr`.
+        groups: The group of each arm, such as `learnable`: where there are published figures, the explained arm is
+            compared with the best of each group.
         published: Columns: the axes, `metric`, `value`, `protocol`, `source`.
         curves: Long table of metrics over steps: the axes, `seed`, `metric`, `step`, `value`.
         step: What curves are drawn over.
@@ -77,9 +80,11 @@ class Findings:
     primary: str | None = None
     margin: float | None = None
     chance: float | None = None
+    failure_metric: str | None = None
     planned_seeds: tuple[int, ...] = ()
     overlap: float | None = None
     single_runs: pd.DataFrame | None = None
+    groups: Mapping[str, str] = field(default_factory=dict)
     published: pd.DataFrame | None = None
     curves: pd.DataFrame | None = None
     step: str = "training step"
@@ -95,5 +100,6 @@ class Findings:
         return self.overlap if self.single_runs is not None and self.overlap is not None else 0.0
 
     def limits(self, metric: str | None = None) -> tuple[float, float]:
-        """What a metric, by default the tested one, cannot go beyond: 0 and 100 % of a share."""
-        return (0.0, 100.0) if self.units.get(metric or self.metric) == "%" else (-math.inf, math.inf)
+        """What a metric, by default the tested one, cannot go beyond: 0 and 100 % of a share, 0 of steps and epochs."""
+        unit = self.units.get(metric or self.metric)
+        return (-math.inf if unit not in ("%", "steps", "epochs") else 0.0, 100.0 if unit == "%" else math.inf)

@@ -10,8 +10,9 @@ import pandas as pd
 from mlflow.entities import Run
 from mlflow.exceptions import MlflowException
 
-from arelu_meta import kinds
+from arelu_meta import activations, kinds
 from arelu_meta.analysis.findings import Findings
+from arelu_meta.analysis.speed import is_speed, measured_runs, time_unit
 from arelu_meta.comparison.cells import Cell, scale_metric
 from arelu_meta.comparison.experiment import Experiment, format_value
 from arelu_meta.comparison.parent_run import ParentRun, coordinates, latest_parent_run
@@ -113,6 +114,11 @@ def collect_findings(
     table = runs_table(parent, ended)
     if ended and not runs:  # so that the report can say that none has a finite result
         table[[metric, *filter(None, [report.validation_metric])]] = math.nan
+    failure_metric = None
+    if is_speed(metric):
+        table = measured_runs(table, metric)
+        scores = (f"{metric.rpartition('/')[0]}/{name}" for name in ("accuracy", "test_accuracy", "dice"))
+        failure_metric = next((name for name in scores if name in table), None)
     figures = pd.DataFrame(published).astype({"value": float}) if published else None
     values = {label: {run.data.tags[tag] for run in runs if tag in run.data.tags} for label, tag in _FACTS.items()}
     facts = {label: "; ".join(sorted(found)) for label, found in values.items() if found}  # where they differ, all
@@ -127,14 +133,16 @@ def collect_findings(
         metric=metric,
         other_metrics=others,
         validation_metric=report.validation_metric,
-        higher_is_better=report.higher_is_better,
+        higher_is_better=not time_unit(metric) if report.higher_is_better is None else report.higher_is_better,
         controls=report.controls,
         explained=report.explained,
         primary=report.primary,
         margin=report.margin,
-        chance=_chance(report.chance, metric, cells),
+        chance=_chance(report.chance, failure_metric or metric, cells),
+        failure_metric=failure_metric,
         planned_seeds=experiment.seeds,
         overlap=_overlap(runs),
+        groups=activation_groups() if report.arm == "activation" else {},
         published=figures,
         curves=curves_table(parent, runs, report.curves),
         step=kinds.entry(cells[0].spec.kind).step,
@@ -149,8 +157,8 @@ def collect_findings(
 
 def _chance(given: float | None, metric: str, cells: Sequence[Cell]) -> float | None:
     """The result of guessing in per cent: as the file says, or one of so many ways where all cells have as many."""
-    if given is not None or "accuracy" not in metric:
-        return given
+    if not is_share(metric) or given is not None or "accuracy" not in metric:
+        return given if is_share(metric) else None
     ways = {getattr(getattr(cell.spec, "episode", None), "ways", None) for cell in cells}
     (only,) = ways if len(ways) == 1 else (None,)
     return 100 / only if isinstance(only, int) else None
@@ -162,9 +170,21 @@ def _overlap(runs: Sequence[Run]) -> float | None:
     return max((int(one["test"]) / int(one["train"]) for one in sizes if one), default=None)
 
 
+def activation_groups() -> dict[str, str]:
+    """Which activations are learnable, and which not, as the AReLU paper groups them: controls are in neither group.
+
+    >>> groups = activation_groups()
+    >>> groups["relu"], groups["prelu"], "arelu_frozen" in groups
+    ('non-learnable', 'learnable', False)
+    """
+    compared = [entry for entry in activations.entries() if entry.group not in ("control", "own")]
+    return {entry.name: "learnable" if entry.parameters else "non-learnable" for entry in compared}
+
+
 def _units(*metrics: str | None) -> dict[str, str]:
     """The unit of each metric that has one."""
-    return {name: "%" for name in metrics if name and is_share(name)}
+    units = {name: "%" if is_share(name) else time_unit(name) for name in metrics if name}
+    return {name: unit for name, unit in units.items() if unit}
 
 
 def is_share(metric: str) -> bool:

@@ -60,18 +60,18 @@ class ReportSection(Section):
     metric: str = "test/accuracy"
     """metric judged first"""
     other_metrics: tuple[str, ...] = ()
-    """metrics shown beside it, untested"""
+    """metrics shown beside it, untested but for those of speed"""
     validation_metric: str | None = None
     """metric that may choose among settings, such as learning rates"""
-    higher_is_better: bool = True
-    """whether more of the metric is better"""
+    higher_is_better: bool | None = None
+    """whether more of the metric is better; without it true, but for steps and epochs to a stated accuracy"""
     curves: tuple[str, ...] = ()
     """metrics drawn over their steps"""
     explained: str | None = None
     """arm that the verdict is about and that controls explain; without it arelu, or the only one there can be"""
     primary: str | None = None
     """arm whose comparison with the baseline is tested by itself; all others are corrected together"""
-    margin: Annotated[float, Field(gt=0)] | None = None
+    margin: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
     """smallest difference that would matter, in points of per cent or the metric's unit; makes arms equivalent"""
     chance: Annotated[float, Field(ge=0, lt=100)] | None = None
     """result of guessing in per cent, to tell trainings that learned nothing; few-shot runs know it by `ways`"""

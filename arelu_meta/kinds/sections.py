@@ -298,12 +298,12 @@ class SupervisedSpec(Spec):
 
     def metrics(self) -> set[str]:
         """Name the metrics of a run that can be judged, drawn or chosen by."""
+        from arelu_meta.analysis.speed import speed_names  # and pandas, which reading a spec does without
+
         final, monitored = self.evaluation.final, self.evaluation.monitored
         names = {"train/loss", f"{final}/{self.measure}"}
-        if self.measure == "accuracy":
-            names |= {"train/accuracy", f"{final}/accuracy_top5"}
+        names |= {"train/accuracy", f"{final}/accuracy_top5"} if self.measure == "accuracy" else set()
         if monitored is not None:
-            names.add(f"{monitored}/{self.measure}")
-        if monitored == "validation":
-            names.add(f"validation/selected_{self.measure}")
+            names |= {f"{monitored}/{self.measure}", *speed_names(f"{monitored}/{self.measure}", "epochs")}
+        names |= {f"validation/selected_{self.measure}"} if monitored == "validation" else set()
         return names

@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 from torch import nn
 
 from arelu_meta.activations.parameters import activation_modules, activation_values
+from arelu_meta.analysis.speed import speed_metrics
 from arelu_meta.console import progress
 from arelu_meta.data.imageset import ImageSet
 from arelu_meta.data.splits import SUBSETS, Split
@@ -200,6 +201,13 @@ def _record(result: SupervisedResult, measure: Measure, test: ImageSet, layers: 
     values = {f"{spec.evaluation.final}/{name}": value for name, value in result.final_metrics().items()}
     if "validation" in result.curves:
         values[f"validation/selected_{measure.name}"] = max(score for _, score in result.curves["validation"])
+    monitored = spec.evaluation.monitored
+    if monitored in result.curves:
+        curve = result.curves[monitored]
+        best = max(score for _, score in curve)
+        # What stopped early would have stayed at the network that is kept.
+        curve = [*curve, *((epoch, best) for epoch in range(curve[-1][0] + 1, spec.training.epochs + 1))]
+        values |= speed_metrics(f"{monitored}/{measure.name}", curve, "epochs")
     tracker.log_metrics(values, spec.training.epochs)
     title = f"{spec.network.activation} in {spec.network.backbone} on {result.goal}"
     figures: dict[str, Figure | None] = {

@@ -17,10 +17,11 @@ from arelu_meta.reporting.side_tables import (
     change_table,
     choice_table,
     control_table,
+    improvement_table,
     other_metrics_table,
 )
 from arelu_meta.reporting.table import ReportTable, comparison_table
-from arelu_meta.reporting.words import Verdict, change_sentence, make_verdict
+from arelu_meta.reporting.words import Verdict, change_sentence, make_verdict, number_format, speed_sentence
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +39,7 @@ class Report:
     main_tables: tuple[ReportTable, ...]
     """One per comparison, primary ones first."""
     side_tables: tuple[tuple[ReportTable, ...], ...]
-    """Per primary comparison: the explained arm against its controls, and other metrics of the same runs."""
+    """Per primary comparison: the explained arm against its controls, measures of speed, other metrics, and more."""
     facts: tuple[tuple[str, str], ...]
     missing: tuple[str, ...]
 
@@ -75,14 +76,14 @@ def make_report(findings: Findings) -> Report:
     """
     analysis = analyse(findings)
     comparisons = (*analysis.matched, *analysis.fixed)
-    means = [arm.estimate.mean for comparison in comparisons for arm in comparison.arms]
-    numbers = NumberFormat.for_values(means, findings.units.get(findings.metric, ""))
+    numbers = number_format(findings, [arm for comparison in comparisons for arm in comparison.arms])
     several = len(analysis.primary) > 1
     verdicts = []
     for one in analysis.primary:
         verdict = make_verdict(findings, one, numbers, one.label if several else "")
         change = change_sentence(findings, one, advantage_changes(analysis, one), numbers)
-        verdicts.append(replace(verdict, evidence=f"{verdict.evidence} {change}".rstrip()))
+        speeds = (speed_sentence(speed.findings, there) for speed, there in _speeds(analysis, one))
+        verdicts.append(replace(verdict, evidence=" ".join(filter(None, (verdict.evidence, change, *speeds)))))
     side_tables = tuple(_side_tables(analysis, comparison, numbers) for comparison in analysis.primary)
     share = f"{100 * findings.budget:g} % of the full training"
     reduced = f"Reduced budget: every run had {share}; these are not the results of the full experiment."
@@ -110,9 +111,20 @@ def _side_tables(analysis: Analysis, comparison: ArmComparison, numbers: NumberF
         change_table(analysis, comparison, numbers),
         choice_table(analysis, comparison, numbers),
         beyond_mean_table(findings, comparison, numbers),
+        improvement_table(analysis, comparison, numbers),
+        *(
+            comparison_table(speed.findings, there, number_format(speed.findings, there.arms))
+            for speed, there in _speeds(analysis, comparison)
+        ),
         other_metrics_table(findings, comparison),
     )
     return tuple(table for table in tables if table is not None)
+
+
+def _speeds(analysis: Analysis, comparison: ArmComparison) -> list[tuple[Analysis, ArmComparison]]:
+    """The same comparison by each measure of speed, where runs measured it."""
+    same = [(speed, there) for speed in analysis.speeds for there in speed.primary]
+    return [(speed, there) for speed, there in same if there.label == comparison.label]
 
 
 def _facts(findings: Findings) -> tuple[tuple[str, str], ...]:

@@ -36,6 +36,8 @@ def make_notes(analysis: Analysis) -> list[str]:
         found.append(f"There is no view with {axes} matched: choosing it per arm needs a validation metric.")
     if len(analysis.primary) > 1:
         found.append("p values are corrected within each table, not over the tables.")
+    if analysis.speeds:
+        found.append("Measures of speed are tested like the metric, each by itself: p is not corrected over measures.")
     return found
 
 

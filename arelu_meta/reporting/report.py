@@ -95,10 +95,11 @@ def report_metrics(report: Report) -> dict[str, float]:
         Numbers that exist, by names that MLflow takes: one seed has a mean and an `_n`, but no interval.
     """
     named: dict[str, float] = {}
-    for comparison in (*report.analysis.matched, *report.analysis.fixed):
+    analyses = (report.analysis, *report.analysis.speeds)
+    for metric, comparison in ((one.findings.metric, of) for one in analyses for of in (*one.matched, *one.fixed)):
         setting = [f"{axis}_{value_text(value)}" for axis, value in comparison.setting]
         for arm in comparison.arms:
-            path = [arm.name, *setting, *(["matched"] if comparison.matched else []), report.analysis.findings.metric]
+            path = [arm.name, *setting, *(["matched"] if comparison.matched else []), metric]
             # MLflow takes plain signs only, and no path that leads elsewhere.
             plain = re.sub(r"[^\w./ -]", "_", "/".join(path), flags=re.ASCII)
             prefix = "/".join(folder for folder in plain.split("/") if folder.strip(".")) or "_"

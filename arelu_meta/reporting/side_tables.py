@@ -8,8 +8,10 @@ from arelu_meta.analysis.arms import Analysis, Arm, ArmComparison
 from arelu_meta.analysis.controls import Control, explained_arm
 from arelu_meta.analysis.estimates import Estimate, estimate_mean, paired_difference
 from arelu_meta.analysis.findings import Findings
+from arelu_meta.analysis.improvement import BEST_RUN, improvements
 from arelu_meta.analysis.rates import GOOD, advantage_changes, good_decades
 from arelu_meta.analysis.settings import setting_label
+from arelu_meta.analysis.speed import is_speed
 from arelu_meta.reporting.numbers import NumberFormat, p_value
 from arelu_meta.reporting.table import (
     LEARNED,
@@ -55,8 +57,14 @@ def beyond_mean_table(findings: Findings, comparison: ArmComparison, numbers: Nu
             (arm.interquartile_mean for arm in arms),
             numbers.value,
         ),
-        make_column(f"best run{unit}", "of all seeds", (arm.best for arm in arms), numbers.value),
+        make_column(
+            f"best run{unit}", "of all seeds; it rises with their number", (arm.best for arm in arms), numbers.value
+        ),
     ]
+    for source in comparison.published_sources:
+        if source[0] == findings.metric + BEST_RUN:
+            figures = (arm.published.get(source, math.nan) for arm in arms)
+            columns.append(make_column("published best run", ", ".join(source[1:]), figures, numbers.value))
     if any(ahead):
         meaning = f"seeds in which the arm is ahead, of those in which the two differ, {exact}"
         columns.append(make_column(f"ahead of {findings.baseline} (%)", meaning, ahead, share.with_interval))
@@ -66,6 +74,34 @@ def beyond_mean_table(findings: Findings, comparison: ArmComparison, numbers: Nu
         meaning = f"beyond those at hand until a difference of {size} is found with 80 % power, at the observed sd"
         columns.append(make_column("further seeds", meaning, more))
     return ReportTable("beyond the mean" + (f", {comparison.label}" if comparison.label else ""), tuple(columns))
+
+
+def improvement_table(analysis: Analysis, comparison: ArmComparison, numbers: NumberFormat) -> ReportTable | None:
+    """The explained arm less the best of each group, beside the same of the published figures; None without those."""
+    found = improvements(analysis, comparison)
+    if not found:
+        return None
+    subject = explained_arm(analysis.findings, comparison)
+    points = f" ({numbers.difference_unit})" if numbers.difference_unit else ""
+    published = "the same of the published figures, with all arms that were published"
+    sizes = (
+        (f"mean{points}", f"{subject} less the best mean of the group, of all runs", [one.mean for one in found]),
+        ("published mean", published, [one.published_mean for one in found]),
+        (f"best run{points}", f"{subject} less the best run of the group", [one.best_run for one in found]),
+        ("published best run", published, [one.published_best_run for one in found]),
+    )
+    shown = [size for size in sizes if not all(math.isnan(value) for value in size[2])]
+    settings = [setting_label(one.setting) for one in found]
+    columns = (
+        *([make_column("setting", "", settings)] if any(settings) else []),
+        make_column("over the best", "of these arms, as far as they are here", (one.group for one in found)),
+        make_column(
+            "which is", "by its mean; not tested, because it is chosen by its result", (one.best for one in found)
+        ),
+        *(make_column(heading, meaning, values, numbers.signed) for heading, meaning, values in shown),
+    )
+    label = f", {setting_label(comparison.setting)}" if comparison.setting else ""
+    return ReportTable(f"improvement of {subject} over the best of the others{label}", columns)
 
 
 def choice_table(analysis: Analysis, comparison: ArmComparison, numbers: NumberFormat) -> ReportTable | None:
@@ -157,6 +193,8 @@ def other_metrics_table(findings: Findings, comparison: ArmComparison) -> Report
     arms = comparison.arms
     columns = [make_column(findings.arm, "", (arm.name for arm in arms))]
     for metric, published in findings.other_metrics.items():
+        if is_speed(metric):  # tested, in a table of its own
+            continue
         estimates = [arm.other_metrics.get(metric) for arm in arms]
         means = [estimate.mean for estimate in estimates if estimate is not None]
         if not means:

@@ -12,7 +12,9 @@ from arelu_meta.analysis.arms import Analysis, Arm, ArmComparison
 from arelu_meta.analysis.decisions import PairedTest
 from arelu_meta.analysis.estimates import Estimate
 from arelu_meta.analysis.findings import Findings
+from arelu_meta.analysis.improvement import BEST_RUN
 from arelu_meta.analysis.settings import decades_from, value_text
+from arelu_meta.analysis.speed import time_unit
 from arelu_meta.reporting.numbers import NONE, NumberFormat, p_value
 from arelu_meta.reporting.words import counted, learned_text
 
@@ -127,12 +129,13 @@ def comparison_table(findings: Findings, comparison: ArmComparison, numbers: Num
     unit = f" ({numbers.unit})" if numbers.unit else ""
     mean = f"{findings.metric}, mean over seeds with Student's 95 % interval"
     mean += "; of the trainings that learned, or of all where none did" if any(arm.failed for arm in arms) else ""
-    mean += "; (cut): the interval is cut at 0 or 100 %" if any(arm.estimate.cut for arm in arms) else ""
+    limits = "0" if time_unit(findings.metric) else "0 or 100 %"
+    mean += f"; (cut): the interval is cut at {limits}" if any(arm.estimate.cut for arm in arms) else ""
     columns = [
         make_column(findings.arm, "", names),
         *([make_column("role", "", roles)] if any(roles) else []),
         *(_choice_columns(comparison) if comparison.matched else []),
-        *([make_column("learned", LEARNED, map(learned_text, arms))] if any(arm.failed for arm in arms) else []),
+        *([_learned_column(findings, arms)] if any(arm.failed for arm in arms) else []),
         make_column("n", "seeds behind the mean", (arm.estimate.n for arm in arms)),
         make_column(f"mean{unit}", mean, (arm.estimate for arm in arms), numbers.with_interval),
         make_column("sd", "standard deviation over seeds", (arm.sd for arm in arms), numbers.value),
@@ -141,13 +144,20 @@ def comparison_table(findings: Findings, comparison: ArmComparison, numbers: Num
     # Published figures of another metric stand beside that metric, in a table of their own.
     others = findings.other_metrics
     elsewhere = {others[metric] for metric in others if any(metric in arm.other_metrics for arm in arms)}
-    sources = [key for key in comparison.published_sources if key[0] not in elsewhere - {findings.metric}]
+    elsewhere = elsewhere - {findings.metric} | {findings.metric + BEST_RUN}
+    sources = [key for key in comparison.published_sources if key[0] not in elsewhere]
     for number, source in enumerate(sources, 1):
         heading = "published" if len(sources) == 1 else f"published {number}"
         published = (arm.published.get(source, math.nan) for arm in arms)
         columns.append(make_column(heading, ", ".join(filter(None, source)), published, numbers.value))
     title = ", ".join(text for text in (findings.metric, comparison.label, comparison.seeds) if text)
     return ReportTable(title, tuple(columns))
+
+
+def _learned_column(findings: Findings, arms: Sequence[Arm]) -> TableColumn:
+    """How many trainings learned, or got to the stated score."""
+    named = ("reached", "trainings that learned and got there") if time_unit(findings.metric) else ("learned", LEARNED)
+    return make_column(*named, map(learned_text, arms))
 
 
 def _difference_columns(findings: Findings, comparison: ArmComparison, numbers: NumberFormat) -> list[TableColumn]:
@@ -233,7 +243,10 @@ def arm_numbers(arm: Arm) -> dict[str, float]:
 
 
 def numbers_frame(analysis: Analysis) -> pd.DataFrame:
-    """Every number of an analysis, a row per arm and setting; `view` tells fixed settings from matched ones."""
+    """Every number of an analysis, a row per arm and setting; `view` tells fixed settings from matched ones.
+
+    Measures of speed follow, told apart by the column `metric`.
+    """
     findings = analysis.findings
     rows = []
     for comparison in (*analysis.matched, *analysis.fixed):
@@ -252,4 +265,4 @@ def numbers_frame(analysis: Analysis) -> pd.DataFrame:
                     "seconds": arm.seconds,
                 }
             )
-    return pd.DataFrame(rows)
+    return pd.concat([pd.DataFrame(rows), *map(numbers_frame, analysis.speeds)], ignore_index=True)

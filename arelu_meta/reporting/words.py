@@ -10,6 +10,7 @@ from arelu_meta.analysis.decisions import ALPHA, Outcome, PairedTest
 from arelu_meta.analysis.findings import Findings
 from arelu_meta.analysis.rates import AdvantageChange
 from arelu_meta.analysis.settings import setting_label
+from arelu_meta.analysis.speed import time_unit
 from arelu_meta.reporting.numbers import NumberFormat, p_text
 
 MOST_NAMED = 3  # arms that a sentence names beside those it is about
@@ -143,9 +144,23 @@ def _outcome_sentence(
         within = f"equivalent within {numbers.amount(test.margin)}"
         return f"{both} are {within} on {metric}: {_size(test, numbers, equivalence=True)}."
     if test.outcome is Outcome.FAILING and baseline is not None:
-        learned = f"{learned_text(arm)} trainings of {arm.name} and {learned_text(baseline)} of {baseline.name} learned"
-        return f"Undecided, because trainings fail: {learned}, and these differ on {metric} by {_size(test, numbers)}."
+        verb, why = ("get there", "some never do") if time_unit(metric) else ("learned", "trainings fail")
+        learned = f"{learned_text(arm)} trainings of {arm.name} and {learned_text(baseline)} of {baseline.name} {verb}"
+        return f"Undecided, because {why}: {learned}, and these differ on {metric} by {_size(test, numbers)}."
     return f"Undecided whether {arm.name} differs from {findings.baseline} on {metric}: {_size(test, numbers)}."
+
+
+def number_format(findings: Findings, arms: Sequence[Arm]) -> NumberFormat:
+    """How the tested metric of these arms is written."""
+    return NumberFormat.for_values((arm.estimate.mean for arm in arms), findings.units.get(findings.metric, ""))
+
+
+def speed_sentence(findings: Findings, comparison: ArmComparison) -> str:
+    """Say what a measure of speed comes to for the explained arm; empty where that is not tested."""
+    arm, baseline = comparison.arm(explained_arm(findings, comparison)), comparison.arm(findings.baseline)
+    if arm is None or arm not in comparison.tested or arm.test is None:
+        return ""
+    return _outcome_sentence(findings, arm, arm.test, baseline, number_format(findings, comparison.arms))
 
 
 def learned_text(arm: Arm) -> str:

@@ -1,6 +1,7 @@
 """Against the runs that docs/results ships, worked out from the CSV with pandas and scipy alone."""
 
 import math
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -56,6 +57,20 @@ def test_the_advantage_at_the_smallest_rate_is_gone(report: tuple, worked_out: t
     assert found.test.p == pytest.approx(reference.pvalue)
     assert found.test.outcome is Outcome.DIFFERENT
     assert found.there - found.own == pytest.approx(shown.mean)
+
+
+def test_the_readme_says_so(root: Path):
+    """The rows of its table: lead at the smallest rate, lead at own rates, change, each with its interval."""
+    text = (root / "README.md").read_text(encoding="utf-8")
+    for name, axis, chance in REPORTS:
+        analysis = analyse(shipped(name, axis, chance))
+        change = advantage_changes(analysis, analysis.matched[0])[0]
+        (row,) = [line for line in text.splitlines() if line.startswith(f"| [`{name}`]")]
+        cells = [[float(found) for found in re.findall(r"[+-]?\d+\.\d+", cell)] for cell in row.split("|")[3:]]
+        there, own = analysis.fixed[0].arm("arelu").test.interval, analysis.matched[0].arm("arelu").test.interval
+        for cell, shown in zip(cells, (there, own, change.test.interval), strict=False):
+            assert cell[:3] == pytest.approx([shown.mean, shown.low, shown.high], abs=0.051)
+        assert f"| {change.test.difference.n} |" in row
 
 
 @pytest.mark.parametrize(("report", "mean"), list(zip(REPORTS[:2], (91.10, 83.94), strict=True)))

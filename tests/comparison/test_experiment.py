@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from arelu_meta.comparison.experiment import read_experiment, read_published
+from arelu_meta.comparison.cells import expand
+from arelu_meta.comparison.experiment import ReportSection, read_experiment, read_published
 from arelu_meta.errors import InputError
 from tests.comparison import tiny
 from tests.comparison.test_cells import experiment
@@ -54,3 +55,42 @@ def test_the_former_name_of_other_metrics_is_an_unknown_key(tmp_path: Path):
     path = tiny.write(tmp_path, ("[report]\n", '[report]\nfurther = ["train/accuracy"]\n'))
     with pytest.raises(InputError, match=r"\[report\]: unknown key 'further', known: .*other_metrics"):
         read_experiment(str(path))
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ('primary = "arleu"', r"unknown primary arm of the report 'arleu'.*arelu"),
+        ('primary = "relu"', "primary = 'relu' is the baseline of the report; name another arm"),
+        ("primary = 3", r"\[report\]: primary = 3 must be a valid string"),
+        ("margin = -1", r"\[report\]: margin = -1 must be greater than 0"),
+        ("margin = 0", r"\[report\]: margin = 0 must be greater than 0"),
+        ("margin = inf", r"\[report\]: margin = inf must be a finite number"),
+        ('margin = "wide"', r"\[report\]: margin = 'wide' must be a valid number"),
+        ("chance = 100", r"\[report\]: chance = 100 must be less than 100"),
+        ("chance = -5", r"\[report\]: chance = -5 must be at least 0"),
+        ("chance = [10]", r"\[report\]: chance = \[10\] must be a valid number"),
+        ("marign = 1", r"\[report\]: unknown key 'marign', did you mean 'margin'"),
+    ],
+)
+def test_how_a_report_judges_is_one_line_when_it_is_wrong(tmp_path: Path, lines: str, message: str):
+    path = tiny.write(tmp_path, ("[report]\n", f"[report]\n{lines}\n"))
+    with pytest.raises(InputError, match=message) as refused:
+        read_experiment(str(path))
+    assert "\n" not in str(refused.value)
+    assert str(path) in str(refused.value)
+
+
+def test_a_file_without_them_loads_and_has_the_same_cells(tmp_path: Path):
+    """What judges is no part of a cell: an old file and a new one share their runs."""
+    old = read_experiment(str(tiny.write(tmp_path, name="old")))
+    assert (old.report.primary, old.report.margin, old.report.chance) == (None, None, None)
+    keys = 'primary = "arelu"\nmargin = 2.5\nchance = 50\nother_metrics = ["test/accuracy_area", "test/steps_to_80"]\n'
+    new = read_experiment(str(tiny.write(tmp_path, ("[report]\n", f"[report]\n{keys}"), name="new")))
+    assert (new.report.primary, new.report.margin, new.report.chance) == ("arelu", 2.5, 50.0)
+    assert [cell.spec.identity for cell in expand(new)] == [cell.spec.identity for cell in expand(old)]
+
+
+def test_a_level_that_runs_do_not_log_is_refused():
+    with pytest.raises(InputError, match="unknown other metric of the report 'test/steps_to_85'; did you mean"):
+        expand(experiment(report=ReportSection(other_metrics=("test/steps_to_85",))))

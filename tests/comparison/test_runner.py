@@ -132,3 +132,35 @@ def test_the_verdict_is_about_the_arm_that_the_file_names(tmp_path: Path, named:
     else:
         assert verdict.sentences.startswith("Undecided whether arelu differs from relu on test/accuracy: ")
         assert f"1 worse ({own})." in verdict.evidence
+
+
+def test_steps_to_an_accuracy_are_judged_the_right_way_round(tmp_path: Path):
+    """arelu needs a step less, and never gets there in seed 2; the area says that the run measured its speed."""
+    changes = [
+        ("seeds = [0, 1]", "seeds = [0, 1, 2]"),
+        ("[report]\n", '[report]\nmetric = "test/steps_to_80"\nchance = 50\n'),
+    ]
+    path = tiny.write(tmp_path, *changes)
+    path.write_text(path.read_text().replace('validation_metric = "validation/accuracy"', ""))
+    steps = {"relu": (3.0, 3.2, 3.1), "arelu": (2.0, 2.1, None)}
+
+    class WithSteps(ByOthers):
+        def run(self, jobs: Sequence[Job], overview: Overview) -> Iterator[CellOutcome]:
+            for job in jobs:
+                (outcome,) = super().run([job], overview)
+                client, _ = open_store(job.execution.experiment)
+                reached = steps[job.cell.values["activation"]][job.cell.spec.seed]
+                values = {"test/accuracy": 0.9, "test/accuracy_area": 0.7, "test/steps_to_80": reached}
+                for name, value in values.items():
+                    if value is not None:
+                        client.log_metric(outcome.run_id, name, value)
+                yield outcome
+
+    made = read_experiment(str(path))
+    report = run_plan(Plan(experiment=made, cells=expand(made)), given(WithSteps())).report
+    findings = report.analysis.findings
+    assert (findings.higher_is_better, findings.failure_metric, findings.chance) == (False, "test/accuracy", 50.0)
+    assert findings.units["test/steps_to_80"] == "steps"
+    (comparison,) = report.analysis.primary
+    assert [(arm.name, arm.estimate.n, len(arm.failed)) for arm in comparison.arms] == [("arelu", 2, 1), ("relu", 3, 0)]
+    assert "2 of 3 trainings of arelu and 3 of 3 of relu get there" in report.verdicts[0].sentences

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from arelu_meta import learners
 from arelu_meta.activations.parameters import activation_values
+from arelu_meta.analysis.speed import speed_metrics
 from arelu_meta.console import progress
 from arelu_meta.data import splits
 from arelu_meta.data.episodes import Episode, EpisodeSampler
@@ -224,9 +225,12 @@ def _record(result: FewShotResult, learner: Learner, split: Split, training: Met
         values["train/collapsed"] = float(result.collapsed)
     if result.collapsed:
         tracker.set_tags({"collapsed": "True"})
+    by_step = [(step, estimate.mean) for step, estimate in enumerate(result.by_step)]
+    if len(by_step) > 1:
+        values |= speed_metrics("test/accuracy", by_step, "steps")
     tracker.log_metrics(values, last)
-    for step, estimate in enumerate(result.by_step):
-        tracker.log_metrics({"test/accuracy_by_inner_step": estimate.mean}, step)
+    for step, accuracy in by_step:
+        tracker.log_metrics({"test/accuracy_by_inner_step": accuracy}, step)
     # One row per test episode, in the fixed order, so that two runs can be compared pair by pair.
     table = io.StringIO()
     writer = csv.writer(table, lineterminator="\n")

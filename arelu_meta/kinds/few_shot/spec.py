@@ -182,7 +182,11 @@ class FewShotSpec(Spec):
 
     def metrics(self) -> set[str]:
         """Name the metrics of a run that can be judged, drawn or chosen by."""
+        from arelu_meta.analysis.speed import speed_names  # and pandas, which reading a spec does without
+
         tested = {"test/accuracy", "test/accuracy_by_inner_step"}
+        if learners.entry(self.training.method).by_gradient:
+            tested |= speed_names("test/accuracy", "steps")
         if not learners.entry(self.training.method).needs_training:
             return tested
         extra = {"validation/accuracy"} if self.evaluation.protocol == "sound" else {"paper/best_batch_accuracy"}

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from arelu_meta import data
 from arelu_meta.activations.parameters import activation_values
+from arelu_meta.analysis.speed import speed_metrics
 from arelu_meta.console import progress
 from arelu_meta.data import splits
 from arelu_meta.data.inputs import fit_images
@@ -164,6 +165,7 @@ def _run_stage(
 def _record(result: TransferResult, target: Split, tracker: Tracker) -> None:
     spec, final = result.spec, result.spec.evaluation.final
     values = {f"{final}/{setting}": estimate.mean for setting, estimate in result.rows().items()}
+    values |= speed_metrics("finetune/test_accuracy", result.curves["finetune"], "epochs")
     tracker.log_metrics(values, spec.training.epochs)
     title = f"{spec.network.activation}, {spec.task}"
     figure = training_curve(result.curves, title=title, ylabel="test accuracy of the stage's set", xlabel="epoch")

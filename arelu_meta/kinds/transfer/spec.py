@@ -81,7 +81,10 @@ class TransferSpec(Spec):
 
     def metrics(self) -> set[str]:
         """Name the metrics of a run that can be judged, drawn or chosen by."""
+        from arelu_meta.analysis.speed import speed_names  # and pandas, which reading a spec does without
+
         stages = {f"{stage}/{name}" for stage in STAGES for name in ("loss", "test_accuracy")}
+        stages |= speed_names("finetune/test_accuracy", "epochs")
         final = self.evaluation.final
         rows = {f"{final}/finetune_{epoch}" for epoch in self.report_epochs}
         return stages | rows | {f"{final}/no_pretrain", f"{final}/no_finetune"}

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 import torch
 from mlflow import MlflowClient
+from scipy import integrate
 from torch import Tensor
 
 from arelu_meta import activations, data
@@ -418,7 +419,11 @@ def test_metrics(recorded: Any):
     for name, steps in (("train/loss", [1, 2]), ("validation/accuracy", [1, 2])):
         assert [entry.step for entry in MlflowClient().get_metric_history(result.run_id, name)] == steps
     by_step = MlflowClient().get_metric_history(result.run_id, "test/accuracy_by_inner_step")
-    assert [entry.value for entry in by_step] == pytest.approx(result.episodes.mean(axis=0).tolist())
+    curve = result.episodes.mean(axis=0)
+    assert [entry.value for entry in by_step] == pytest.approx(curve.tolist())
+    assert metrics["test/accuracy_area"] == pytest.approx(integrate.trapezoid(curve) / (len(curve) - 1))
+    reached = {level for level in (50, 60, 70, 80, 90, 95, 99) if curve.max() >= level / 100}
+    assert {name for name in metrics if "steps_to" in name} == {f"test/steps_to_{level}" for level in reached}
 
 
 def test_alpha_and_beta_of_every_layer_over_time(recorded: Any):
