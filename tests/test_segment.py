@@ -40,7 +40,6 @@ BAD = [
     ("--label-smoothing 0.1", "label_smoothing is for classes"),
     ("--class-weights", "class_weights is for classes"),
     ("--select last --patience 2", "patience needs a validation to watch"),
-    ("--select last --protocol paper", "protocol 'paper' chooses the best epoch"),
     ("--seeds 0-1 --together", "--together is for classifiers"),
 ]
 

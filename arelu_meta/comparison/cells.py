@@ -101,13 +101,12 @@ def _cells(experiment: Experiment, seeds: Iterable[int], budget: float) -> list[
         raise unknown(f"kind of task {experiment.task!r}:", str(base.get("kind")), kinds.names())
     kind, where = kinds.entry(base["kind"]), f"experiment {experiment.experiment}"
     _check_budget(budget, kind.lengths, experiment.grid)
-    for name, value in experiment.settings.items():
-        _put(base, name, value)
     cells = []
     for seed, levels in itertools.product(seeds, itertools.product(*experiment.grid.values())):
-        values = copy.deepcopy(base) | {"seed": seed}
-        for name, value in zip(experiment.grid, levels, strict=True):
-            _put(values, name, value)
+        replacing = {**experiment.settings, **dict(zip(experiment.grid, levels, strict=True))}
+        values = kind.task_values(base, replacing) | {"seed": seed}
+        for name, value in replacing.items():
+            _put(values, name, copy.deepcopy(value))
         spec, share = validated(kind.spec_class, values, where), 1.0
         if budget < 1:
             full = spec.model_dump()
@@ -148,6 +147,11 @@ def _check_metrics(experiment: Experiment, spec: Spec, budget: float) -> None:
     named += [("validation_metric", report.validation_metric)] if report.validation_metric is not None else []
     named += [("curve", name) for name in report.curves]
     for role, name in named:
+        if name not in logged and name.startswith("validation/") and spec.flat()["protocol"] == "paper":
+            raise InputError(
+                f"{role} of the report {name!r}: protocol 'paper' holds no images back to validate, so it can choose "
+                f"no setting; leave it out, or use protocol 'sound'"
+            )
         if name not in logged:
             raise unknown(f"{role} of the report", name, logged)
 

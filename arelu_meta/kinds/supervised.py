@@ -15,8 +15,9 @@ from arelu_meta.data.imageset import ImageSet
 from arelu_meta.data.splits import SUBSETS, Split
 from arelu_meta.kinds.execution import Execution
 from arelu_meta.kinds.results import SupervisedResult
-from arelu_meta.kinds.sections import ImageShapeSection, SupervisedSpec
+from arelu_meta.kinds.sections import ImageShapeSection
 from arelu_meta.kinds.session import Session, inputs_of_run, open_session
+from arelu_meta.kinds.supervised_spec import SupervisedSpec
 from arelu_meta.pictures.figures import activation_curves, layer_curves, training_curve
 from arelu_meta.pictures.layer_statistics import layer_statistics
 from arelu_meta.runtime import processes
@@ -152,7 +153,7 @@ def _train(
                 values[f"{monitored}/{measure.name}"] = score
                 selection.curves.setdefault(monitored, []).append((epoch.number, score))
                 note += f"  {monitored} {measure.label} {100 * score:.1f} %"
-            selection.update(epoch.number, score, trainer.tested)
+            selection.update(epoch.number, score if spec.evaluation.selects else None, trainer.tested)
             speed = {"train/images_per_second": epoch.images_per_second}
             tracker.log_metrics(
                 {**values, **speed, **activation_values(trainer.network), **layers.measure(epoch.number)}, epoch.number

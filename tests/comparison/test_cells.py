@@ -75,6 +75,33 @@ def test_options_of_an_activation_are_an_axis():
     assert [cell.spec.network.activation_options for cell in cells] == [{"beta": 2.0}, {"beta": 1.0}]
 
 
+def test_the_protocol_of_the_paper_drops_the_bounds_of_the_task():
+    """Task digits bounds episodes by 25 for `sound`; an experiment that names a bound itself keeps it."""
+    paper = {"evaluation.protocol": "paper"}
+    for settings, bounds in (
+        ({}, (25, None)),
+        (paper, (None, None)),
+        ({**paper, "training": {"episode_clip": 5}}, (5, None)),
+        ({**paper, "training.outer_clip": 2}, (None, 2)),
+    ):
+        training = expand(experiment(settings=settings))[0].spec.training
+        assert (training.episode_clip, training.outer_clip) == bounds
+    both = expand(
+        experiment(
+            grid={"evaluation": {"protocol": ["sound", "paper"]}}, report={"arm": "protocol", "baseline": "sound"}
+        )
+    )
+    assert [cell.spec.training.episode_clip for cell in both[:2]] == [25, None]
+
+
+def test_no_setting_is_chosen_where_nothing_validates():
+    message = "validation_metric of the report 'validation/accuracy': protocol 'paper' holds no images back to validate"
+    with pytest.raises(InputError, match=message):
+        expand(
+            experiment(settings={"evaluation.protocol": "paper"}, report={"validation_metric": "validation/accuracy"})
+        )
+
+
 def test_only_and_seeds():
     cells = expand(experiment(), only={"activation": ("arelu",), "inner_lr": ("1e-1",)}, seeds=(5, 6))
     assert [cell.label for cell in cells] == ["arelu inner_lr=0.1 seed 5", "arelu inner_lr=0.1 seed 6"]

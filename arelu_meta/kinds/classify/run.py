@@ -16,9 +16,9 @@ from arelu_meta.kinds.classify.spec import ClassifySpec
 from arelu_meta.kinds.execution import TrainingExecution
 from arelu_meta.kinds.networks import build_classifier, check_logits
 from arelu_meta.kinds.results import name_of
-from arelu_meta.kinds.sections import OptimizationSection
 from arelu_meta.kinds.session import load_split, machine
 from arelu_meta.kinds.supervised import Measure, Prepared, run_supervised
+from arelu_meta.kinds.supervised_spec import OptimizationSection
 from arelu_meta.metrics import accuracy
 from arelu_meta.seeding import generator
 from arelu_meta.training.losses import Loss, cross_entropy
@@ -53,7 +53,7 @@ def prepare(
             spec.data,
             root=execution.data_root or None,
             shape=spec.fit,
-            train_on_validation=spec.evaluation.monitored is None,
+            train_on_validation=not spec.evaluation.validates,
         ).to(device)
     if len(split.train.class_names) < 2:
         raise InputError(f"{spec.data.dataset} has one class alone ({split.train.class_names[0]}); give two at least")

@@ -15,7 +15,6 @@ from torch import Tensor, nn
 from arelu_meta import learners
 from arelu_meta.activations.parameters import activation_values
 from arelu_meta.console import progress
-from arelu_meta.data import splits
 from arelu_meta.data.episodes import Episode, EpisodeSampler
 from arelu_meta.data.splits import Split
 from arelu_meta.errors import InputError
@@ -50,10 +49,13 @@ class MetaTraining:
 def run_few_shot(spec: FewShotSpec, execution: EpisodeExecution, bar: progress.Bar) -> FewShotResult:
     """Train and test; everything that wrong input can break is built before a run is opened in the store."""
     with machine(execution) as device:
-        split = load_split(spec.data, root=execution.data_root or None, shape=spec.fit).to(device)
+        paper = spec.evaluation.protocol == "paper"  # nothing is selected, so all that is not tested trains
+        root = execution.data_root or None
+        split = load_split(spec.data, root=root, shape=spec.fit, train_on_validation=paper).to(device)
         images, episode = split.train, spec.episode
         sizes = {"train": {"ways": episode.train_ways or episode.ways, "queries": spec.train_queries}}
-        sizes |= {part: {"ways": episode.ways, "queries": episode.test_queries} for part in ("validation", "test")}
+        tested = {"ways": episode.ways, "queries": episode.test_queries}
+        sizes |= {"test": tested} if paper else {"validation": tested, "test": tested}
         samplers = {
             part: EpisodeSampler(getattr(split, part), shots=episode.shots, **size) for part, size in sizes.items()
         }
@@ -76,7 +78,7 @@ def run_few_shot(spec: FewShotSpec, execution: EpisodeExecution, bar: progress.B
                 "transductive": str(learner.transductive),
                 **({"one_by_one": note} if (note := learner.note) else {}),
             },
-            datasets={part: getattr(split, part) for part in splits.SUBSETS},
+            datasets={part: getattr(split, part) for part in samplers},
             split=split,
         ) as session:
             return _train_and_test(spec, learner, samplers, split, session)
@@ -106,11 +108,13 @@ def _train_and_test(
 ) -> FewShotResult:
     sizes = {"validation": spec.evaluation.validation_episodes, "test": spec.evaluation.test_episodes}
     fixed = {
-        part: samplers[part].draw(size, generator(EVALUATION_SEED, f"episodes/{part}")) for part, size in sizes.items()
+        part: samplers[part].draw(size, generator(EVALUATION_SEED, f"episodes/{part}"))
+        for part, size in sizes.items()
+        if part in samplers
     }
     training = MetaTraining()
     if learners.entry(spec.training.method).needs_training:
-        training = _train(spec, learner, samplers, fixed["validation"], session)
+        training = _train(spec, learner, samplers, fixed.get("validation"), session)
     train_seconds = session.seconds
     chunks, accuracies = fixed["test"].split(60), list[Tensor]()
     with session.bar("test", len(chunks)) as advance:
@@ -141,10 +145,14 @@ def _train_and_test(
 
 
 def _train(
-    spec: FewShotSpec, learner: Learner, samplers: dict[str, EpisodeSampler], validation: Tensor, session: Session
+    spec: FewShotSpec,
+    learner: Learner,
+    samplers: dict[str, EpisodeSampler],
+    validation: Tensor | None,
+    session: Session,
 ) -> MetaTraining:
     """Run the outer loop; under the sound protocol, end with the parameters that validate best."""
-    state, training, sound = learner.state(), MetaTraining(), spec.evaluation.protocol == "sound"
+    state, training = learner.state(), MetaTraining()
     optimizer = make_optimizer(learner, spec.training.outer_lr)
     random = generator(spec.seed, "episodes/train")
     next_episodes = _training_episodes(spec, samplers["train"], random)
@@ -171,7 +179,7 @@ def _train(
             training.done = step.number
             training.curves["train"].append((step.number, step.accuracy))
             due = step.number % spec.evaluation.validate_every == 0 or step.number == iterations
-            if due and sound:
+            if due and validation is not None:
                 score = values["validation/accuracy"] = validate(learner, samplers["validation"], validation)
                 training.curves.setdefault("validation", []).append((step.number, score))
                 if score > training.best:
@@ -181,7 +189,7 @@ def _train(
             if due:
                 session.save(_checkpoint(training, state, optimizer, random))
             advance(f"loss {step.loss:.3f}  accuracy {100 * step.accuracy:.1f} %")
-    if sound:
+    if validation is not None:
         state.load_state_dict(training.best_state)
     else:
         training.selected = iterations

@@ -49,7 +49,7 @@ class SegmentResult(SupervisedResult):
 
     def score_rows(self) -> list[tuple[str, str]]:
         """Give the line of the report on the Dice coefficient."""
-        label = "best test epoch" if self.spec.evaluation.protocol == "paper" else "test Dice"
+        label = "best test epoch" if self.spec.evaluation.final != "test" else "test Dice"
         return [(label, f"{100 * self.dice:.2f} %, mean over {len(self.patients)} patients' volumes")]
 
     def table(self) -> str:

@@ -51,7 +51,7 @@ def prepare(
             spec.data,
             root=execution.data_root or None,
             shape=spec.fit,
-            train_on_validation=spec.evaluation.monitored is None,
+            train_on_validation=not spec.evaluation.validates,
         ).to(device)
     affine = spec.training.augment == "affine"
     batches = MaskBatches(split.train, spec.training.batch_size, generator(spec.seed, "batches"), affine=affine)

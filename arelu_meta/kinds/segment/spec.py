@@ -10,13 +10,11 @@ from arelu_meta.kinds.sections import (
     Count,
     DataSection,
     InputSection,
-    OptimizationSection,
     Option,
     Section,
     SegmentationBackboneName,
-    SelectionSection,
-    SupervisedSpec,
 )
+from arelu_meta.kinds.supervised_spec import OptimizationSection, SelectionSection, SupervisedSpec
 
 
 class SegmentNetworkSection(Section):

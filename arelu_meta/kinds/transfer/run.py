@@ -15,9 +15,10 @@ from arelu_meta.errors import InputError
 from arelu_meta.kinds.classify.run import accuracy_on, classifier_trainer
 from arelu_meta.kinds.execution import Execution
 from arelu_meta.kinds.networks import build_classifier, check_classifier
-from arelu_meta.kinds.sections import InputSection, OptimizationSection
+from arelu_meta.kinds.sections import InputSection
 from arelu_meta.kinds.session import EVALUATION_SEED, Session, inputs_of_run, machine, open_session, with_pixels
 from arelu_meta.kinds.supervised import training_stage
+from arelu_meta.kinds.supervised_spec import OptimizationSection
 from arelu_meta.kinds.transfer.result import TransferResult
 from arelu_meta.kinds.transfer.spec import STAGES, TransferSpec
 from arelu_meta.pictures.figures import activation_curves, training_curve
@@ -42,7 +43,9 @@ def run_transfer(spec: TransferSpec, execution: Execution, bar: progress.Bar) ->
     root = execution.data_root or None
     with machine(execution) as device:
         source, target = (
-            load_domain(name, spec.domains.validation, spec.fit, root).to(device)
+            load_domain(
+                name, spec.domains.validation, spec.fit, root, train_on_validation=not spec.evaluation.validates
+            ).to(device)
             for name in (spec.domains.source, spec.domains.target)
         )
         _check_same_problem(source, target)
@@ -80,7 +83,9 @@ def run_transfer(spec: TransferSpec, execution: Execution, bar: progress.Bar) ->
             return result
 
 
-def load_domain(name: str, validation: float, shape: InputSection, root: str | None) -> Split:
+def load_domain(
+    name: str, validation: float, shape: InputSection, root: str | None, *, train_on_validation: bool = False
+) -> Split:
     """Read a set, make it fit the network, and divide it as published, or by image where it has no parts of its own."""
     images = fit_images(
         data.load(name, root=root), channels=shape.channels, image_size=shape.image_size, resize=shape.resize
@@ -88,6 +93,8 @@ def load_domain(name: str, validation: float, shape: InputSection, root: str | N
     published = {"train", "test"} <= set(images.subsets)
     divide = splits.published if published else splits.by_image
     split = divide(images, validation=validation, seed=EVALUATION_SEED)
+    if train_on_validation:
+        split = splits.joined(images, split)
     return with_pixels(split, shape.normalise)
 
 

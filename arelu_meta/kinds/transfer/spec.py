@@ -5,20 +5,8 @@ from typing import Any, Literal
 from pydantic import model_validator
 
 from arelu_meta.errors import InputError
-from arelu_meta.kinds.sections import (
-    Count,
-    DatasetName,
-    InputSection,
-    MeasureSection,
-    NetworkSection,
-    OptimizationSection,
-    Rate,
-    Section,
-    Share,
-    Spec,
-    SupervisedSpec,
-    check_training,
-)
+from arelu_meta.kinds.sections import Count, DatasetName, InputSection, NetworkSection, Rate, Section, Share, Spec
+from arelu_meta.kinds.supervised_spec import MeasureSection, OptimizationSection, SupervisedSpec, check_training
 
 STAGES = ("pretrain", "scratch", "finetune")
 
@@ -31,7 +19,7 @@ class DomainsSection(Section):
     target: DatasetName
     """image set to fine-tune on"""
     validation: Share = 0.1
-    """share of the training images left aside: epochs are fixed, so that nothing is selected on them"""
+    """share of the training images held back; epochs are fixed, so nothing is chosen on them. Protocol paper: none"""
 
 
 class PretrainingSection(Section):

@@ -85,6 +85,9 @@ def test_it_learns():
 @pytest.mark.usefixtures("no_model")
 def test_the_paper_selects_on_test_and_says_so(store_uri):
     result = run(segment_spec(evaluation={"protocol": "paper"}))
+    split = load_split(result.spec.data, shape=result.spec.fit, train_on_validation=True)
+    assert len(split.train.groups.unique()) == 5  # of six patients, as the test has one
+    assert MlflowClient(store_uri).get_run(result.run_id).data.tags["data_digest"] == split.train.digest
     history = metric_history(store_uri, result.run_id)
     assert "validation/dice" not in history
     assert "test/n" not in history

@@ -110,6 +110,12 @@ def test_the_running_mean_is_given_back_where_it_is_tested():
 @pytest.mark.usefixtures("no_model")
 def test_the_paper_reports_the_best_epoch_so_far(store_uri):
     result = run(transfer_spec(evaluation={"protocol": "paper"}, training={"epochs": 3}, report_epochs=[1, 3]))
+    source, target = (
+        load_domain(name, 0.1, InputSection(), None, train_on_validation=True) for name in (DIGITS, NEGATIVE)
+    )
+    assert (len(source.train), len(target.train)) == (160, 160)  # all of 200 but a fifth to test
+    tags = MlflowClient(store_uri).get_run(result.run_id).data.tags
+    assert (tags["source_digest"], tags["data_digest"]) == (source.train.digest, target.train.digest)
     scores = [score for _, score in result.curves["finetune"]]
     history = metric_history(store_uri, result.run_id)
     assert history["paper/best_epoch_test/finetune_1"] == [(3, pytest.approx(scores[0]))]
