@@ -24,8 +24,8 @@ from tests.comparison import tiny
 BUILT_IN = {
     "adaptation_omniglot": 15,
     "arelu_init": 80,
-    "cifar10": 330,
-    "cifar100": 150,
+    "cifar10": 660,
+    "cifar100": 300,
     "gain_controls": 30,
     "glyphs": 15,
     "glyphs_rates": 100,
@@ -189,6 +189,15 @@ def test_built_in_experiments(name: str):
     assert all(0 < float(row["value"]) <= 100 for row in published)
     head = catalog.find("experiment", name).read_text().partition("\nsummary")[0]
     assert f"python -m arelu_meta.compare {name}" in head
+
+
+@pytest.mark.parametrize("name", ["cifar10", "cifar100"])
+def test_alpha_and_beta_are_decayed_as_in_the_paper_beside_a_control(name: str):
+    """5e-4 for all parameters, beside which the published figures stand, and for the weights alone."""
+    training = [cell.spec.training for cell in expand(read_experiment(name))]
+    decays = {(each.weight_decay, each.activation_weight_decay) for each in training}
+    assert decays == {(5e-4, 5e-4), (5e-4, 0.0)}
+    assert {float(row["activation_weight_decay"]) for row in read_published(read_experiment(name), name)} == {5e-4}
 
 
 def test_an_axis_more_is_another_comparison():
