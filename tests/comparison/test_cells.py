@@ -1,8 +1,10 @@
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from arelu_meta import kinds
+from arelu_meta.analysis.settings import published_values
 from arelu_meta.comparison.cells import (
     Cell,
     comparison_hash,
@@ -19,6 +21,7 @@ from arelu_meta.console import catalog
 from arelu_meta.console.flags import validated
 from arelu_meta.errors import InputError
 from arelu_meta.kinds.few_shot.spec import FewShotSpec
+from arelu_meta.kinds.transfer.spec import TransferSpec
 from tests.comparison import tiny
 
 BUILT_IN = {
@@ -37,7 +40,8 @@ BUILT_IN = {
     "mnist_first_epoch": 920,
     "segmentation": 25,
     "transfer_digits": 15,
-    "transfer_mnist_to_svhn": 45,
+    "transfer_mnist_to_svhn": 135,
+    "transfer_mnist_to_svhn_caption": 45,
 }
 
 
@@ -275,6 +279,34 @@ def test_a_length_that_is_an_axis_is_not_scaled():
     with pytest.raises(InputError, match=r"would scale training.iterations, .* an axis .*: `only` iterations=..."):
         expand(varied, budget=0.5)
     assert len(expand(varied)) == 12
+
+
+def test_an_axis_of_an_earlier_stage_stays_where_the_training_is_scaled():
+    """A quarter of 100 epochs of fine-tuning after 5, 10 and 20 of pre-training."""
+    cells = expand(read_experiment("transfer_mnist_to_svhn"), seeds=[0], budget=0.25)
+    lengths = {(cell.values["pretrain_epochs"], *training_lengths(cell)) for cell in cells}
+    assert lengths == {(epochs, epochs, 25, (2, 3, 5, 25)) for epochs in (5, 10, 20)}
+    assert {cell.share for cell in cells} == {0.25}
+
+
+def training_lengths(cell: Cell) -> tuple[int, int, tuple[int, ...]]:
+    spec = cell.spec
+    assert isinstance(spec, TransferSpec)
+    return spec.pretraining.pretrain_epochs, spec.training.epochs, spec.report_epochs
+
+
+def test_the_readings_of_the_transfer_table():
+    """The text: 100 epochs after 5, 10, 20 of pre-training. The caption: 5, 10, 20 epochs after 20, and no figures."""
+    text, caption = (read_experiment(f"transfer_mnist_to_svhn{end}") for end in ("", "_caption"))
+    assert {training_lengths(cell) for cell in expand(text)} == {(n, 100, (5, 10, 20, 100)) for n in (5, 10, 20)}
+    assert {training_lengths(cell) for cell in expand(caption)} == {(20, 20, (5, 10, 20))}
+    assert read_published(caption, "transfer_mnist_to_svhn_caption") == []
+    printed = {5: 76.68, 10: 78.12, 20: 78.48}
+    table = pd.DataFrame(read_published(text, "transfer_mnist_to_svhn"))
+    for epochs, value in printed.items():
+        found = published_values(table, {"activation": "arelu", "pretrain_epochs": epochs})
+        by_metric = {metric: figure for (metric, _, _), figure in found.items()}
+        assert by_metric == {"test/finetune_100": value, "test/no_pretrain": 24.95, "test/no_finetune": 31.91}
 
 
 @pytest.mark.parametrize("budget", [0.0, -0.5, 1.5, float("nan")])
