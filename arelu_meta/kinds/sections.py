@@ -133,7 +133,8 @@ class Spec(Section):
         content = self.model_dump(mode="json", exclude={"summary"})
         for name in self.left_out_at_default:
             section, _, key = name.partition(".")
-            if content[section][key] == type(getattr(self, section)).model_fields[key].get_default():
+            default = type(getattr(self, section)).model_fields[key].get_default()
+            if content[section][key] == (list(default) if isinstance(default, tuple) else default):
                 del content[section][key]
                 if not content[section]:  # a section that came later as a whole
                     del content[section]
