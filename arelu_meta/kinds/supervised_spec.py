@@ -149,11 +149,11 @@ class SupervisedSpec(Spec):
     def metrics(self) -> set[str]:
         """Name the metrics of a run that can be judged, drawn or chosen by."""
         final, monitored = self.evaluation.final, self.evaluation.monitored
-        names = {"train/loss", f"{final}/{self.measure}"}
+        names = {"train/loss", "train/loss_by_step", f"{final}/{self.measure}"}
         if self.measure == "accuracy":
             names |= {"train/accuracy", f"{final}/accuracy_top5"}
         if monitored is not None:
-            names.add(f"{monitored}/{self.measure}")
+            names |= {f"{monitored}/{self.measure}", f"{monitored}/loss"}
         if monitored == "validation":
             names.add(f"validation/selected_{self.measure}")
         return names

@@ -37,6 +37,7 @@ BUILT_IN = {
     "maml_digits": 15,
     "maml_mnist": 150,
     "mnist_20_epochs": 880,
+    "mnist_curves": 880,
     "mnist_first_epoch": 920,
     "segmentation": 25,
     "transfer_digits": 15,
@@ -202,6 +203,19 @@ def test_alpha_and_beta_are_decayed_as_in_the_paper_beside_a_control(name: str):
     decays = {(each.weight_decay, each.activation_weight_decay) for each in training}
     assert decays == {(5e-4, 5e-4), (5e-4, 0.0)}
     assert {float(row["activation_weight_decay"]) for row in read_published(read_experiment(name), name)} == {5e-4}
+
+
+CURVES = {
+    "mnist_curves": {"train/loss", "test/accuracy"},  # figures mnistplot, mnistplot_large, mnistplot_small
+    "cifar100": {"validation/accuracy"},  # figure converge, of test images there
+    "segmentation": {"train/loss_by_step", "validation/loss"},  # figure seg
+    "arelu_init": {"validation/accuracy"},  # figure alpha_beta
+}
+
+
+@pytest.mark.parametrize("name", CURVES)
+def test_curves_of_the_papers_figures_are_drawn(name: str):
+    assert set(read_experiment(name).report.curves) >= CURVES[name]
 
 
 def test_an_axis_more_is_another_comparison():

@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from arelu_meta.console import progress
 from arelu_meta.data.batches import MaskBatches
@@ -24,6 +24,8 @@ from arelu_meta.metrics import largest_component, volume_dice
 from arelu_meta.seeding import generator
 from arelu_meta.training.losses import dice_loss
 from arelu_meta.training.supervised import SupervisedTrainer, predict
+
+BATCH = 32  # slices that are marked at once when a network is judged
 
 
 def run_segment(
@@ -79,7 +81,7 @@ def prepare(
     )
     largest = spec.volumes.largest_component
     score, outputs = partial(mean_dice, largest=largest), partial(volume_outputs, largest=largest)
-    return Prepared(split, trainer, Measure("dice", "Dice", dice_loss, score, SegmentResult, outputs))
+    return Prepared(split, trainer, Measure("dice", "Dice", dice_loss, score, SegmentResult, outputs, batch=BATCH))
 
 
 def _volume_preparation(spec: SegmentSpec) -> Callable[[ImageSet], ImageSet]:
@@ -96,9 +98,13 @@ def _volume_preparation(spec: SegmentSpec) -> Callable[[ImageSet], ImageSet]:
 
 def patient_dice(network: nn.Module, images: ImageSet, *, largest: bool = False) -> dict[str, float]:
     """Dice coefficient of each patient's volume, by name; with `largest`, of the largest part of what is predicted."""
+    return _dice_of(predict(network, images, batch=BATCH), images, largest=largest)
+
+
+def _dice_of(logits: Tensor, images: ImageSet, *, largest: bool) -> dict[str, float]:
     if images.masks is None or images.groups is None:
         raise InputError(f"{images.name} has no masks or names no patients")
-    predicted, groups = predict(network, images, batch=32) > 0, images.groups.cpu()
+    predicted, groups = logits > 0, images.groups.cpu()
     for patient in groups.unique() if largest else ():
         slices = groups == patient
         predicted[slices, 0] = largest_component(predicted[slices, 0])  # (slices, H, W)
@@ -106,14 +112,14 @@ def patient_dice(network: nn.Module, images: ImageSet, *, largest: bool = False)
     return {images.group_names[number]: score for number, score in scores.items()}
 
 
-def mean_dice(network: nn.Module, images: ImageSet, *, largest: bool = False) -> float:
-    """Dice coefficient, mean over patients."""
-    by_patient = patient_dice(network, images, largest=largest)
+def mean_dice(logits: Tensor, images: ImageSet, *, largest: bool = False) -> float:
+    """Dice coefficient of what is marked, mean over patients."""
+    by_patient = _dice_of(logits, images, largest=largest)
     return sum(by_patient.values()) / len(by_patient)
 
 
-def volume_outputs(network: nn.Module, test: ImageSet, *, largest: bool = False) -> dict[str, Any]:
+def volume_outputs(logits: Tensor, test: ImageSet, *, largest: bool = False) -> dict[str, Any]:
     """Give Dice coefficient and number of slices by patient: the fields of a result."""
-    patients = patient_dice(network, test, largest=largest)
+    patients = _dice_of(logits, test, largest=largest)
     counts = torch.bincount(test.groups.cpu()) if test.groups is not None else torch.zeros(0)
     return {"patients": patients, "slices": {name: int(counts[test.group_names.index(name)]) for name in patients}}

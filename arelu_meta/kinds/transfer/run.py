@@ -17,14 +17,15 @@ from arelu_meta.kinds.execution import Execution
 from arelu_meta.kinds.networks import build_classifier, check_classifier
 from arelu_meta.kinds.sections import InputSection
 from arelu_meta.kinds.session import EVALUATION_SEED, Session, inputs_of_run, machine, open_session, with_pixels
-from arelu_meta.kinds.supervised import training_stage
+from arelu_meta.kinds.supervised import log_step_losses, training_stage
 from arelu_meta.kinds.supervised_spec import OptimizationSection
 from arelu_meta.kinds.transfer.result import TransferResult
 from arelu_meta.kinds.transfer.spec import STAGES, TransferSpec
 from arelu_meta.pictures.figures import activation_curves, training_curve
 from arelu_meta.runtime import processes
 from arelu_meta.store.tracking import Tracker
-from arelu_meta.training.supervised import SupervisedTrainer
+from arelu_meta.training.losses import mean_loss
+from arelu_meta.training.supervised import SupervisedTrainer, predict
 
 
 @dataclass
@@ -159,6 +160,11 @@ def _run_stage(
             score = accuracy_on(trainer.tested, split.test)
             curve.append((epoch.number, score))
             values = {f"{stage}/loss": epoch.loss, f"{stage}/test_accuracy": score}
+            if len(split.validation):
+                output, batch_size = predict(trainer.tested, split.validation), trainer.batches.batch_size
+                loss = mean_loss(trainer.loss, output, split.validation, batch_size=batch_size)
+                values[f"{stage}/validation_loss"] = loss
+            log_step_losses(session.tracker, stage, epoch, trainer.epochs)
             if stage == "finetune":
                 values |= activation_values(trainer.network)
             session.tracker.log_metrics(values, epoch.number)

@@ -19,7 +19,7 @@ class DomainsSection(Section):
     target: DatasetName
     """image set to fine-tune on"""
     validation: Share = 0.1
-    """share of the training images held back; epochs are fixed, so nothing is chosen on them. Protocol paper: none"""
+    """share of the training images held back for a validation loss, by which nothing is chosen; protocol paper: none"""
 
 
 class PretrainingSection(Section):
@@ -66,7 +66,8 @@ class TransferSpec(Spec):
 
     def metrics(self) -> set[str]:
         """Name the metrics of a run that can be judged, drawn or chosen by."""
-        stages = {f"{stage}/{name}" for stage in STAGES for name in ("loss", "test_accuracy")}
+        names = ("loss", "loss_by_step", "test_accuracy", *(["validation_loss"] if self.evaluation.validates else []))
+        stages = {f"{stage}/{name}" for stage in STAGES for name in names}
         final = self.evaluation.final
         rows = {f"{final}/finetune_{epoch}" for epoch in self.report_epochs}
         return stages | rows | {f"{final}/no_pretrain", f"{final}/no_finetune"}

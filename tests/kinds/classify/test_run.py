@@ -42,6 +42,14 @@ def test_a_whole_run_is_in_the_store(store_uri):
     assert history["test/n"] == [(3, len(split.test))]
     assert history["test/accuracy_top5"] == [(3, pytest.approx(result.top5))]
     assert not any(key.startswith("paper") for key in history)
+    # 120 images in batches of 32 are four steps an epoch, and their mean by images the loss of the epoch
+    assert [step for step, _ in history["train/loss_by_step"]] == list(range(1, 13))
+    steps = np.array([loss for _, loss in history["train/loss_by_step"]]).reshape(3, 4)
+    np.testing.assert_allclose(steps @ [32, 32, 32, 24] / 120, [loss for _, loss in history["train/loss"]], rtol=1e-5)
+    with torch.no_grad():
+        logits = result.network.eval()(split.validation.pixels(torch.arange(len(split.validation))))
+    loss = torch.nn.functional.cross_entropy(logits, split.validation.labels).item()
+    assert dict(history["validation/loss"])[result.selected_epoch] == pytest.approx(loss, rel=1e-5)
     assert {
         "spec.json",
         "predictions.csv",
@@ -78,7 +86,8 @@ def test_the_paper_selects_on_test_and_says_so(store_uri):
     assert (len(split.train), stored.data.tags["data_digest"]) == (160, split.train.digest)
     assert "of 3; no images are held back to validate, all of them were trained on" in result.report()
     history = metric_history(store_uri, result.run_id)
-    assert "validation/accuracy" not in history
+    assert not any(name.startswith("validation/") for name in history)
+    assert [step for step, _ in history["test/loss"]] == [1, 2, 3]
     assert "test/n" not in history
     best = max(score for _, score in history["test/accuracy"])
     assert history["paper/best_epoch_test/accuracy"] == [(3, pytest.approx(best))]
@@ -91,7 +100,7 @@ def test_the_paper_without_a_choice_tests_every_epoch_and_reports_the_last(store
     scores = iter([0.9, 0.2, 0.3])
     spec = classify_spec(evaluation={"protocol": "paper", "select": "last"})
     with monkeypatch.context() as patched:
-        patched.setattr("arelu_meta.kinds.classify.run.accuracy_on", lambda *_: next(scores))
+        patched.setattr("arelu_meta.kinds.classify.run.accuracy_of", lambda *_: next(scores))
         result = run(spec)
     history = metric_history(store_uri, result.run_id)
     assert history["test/accuracy"][:2] == [(1, 0.9), (2, 0.2)]

@@ -17,6 +17,7 @@ from arelu_meta.kinds.execution import Execution
 from arelu_meta.kinds.segment.run import patient_dice
 from arelu_meta.kinds.session import divide, load_split
 from arelu_meta.store.run_folder import RunFolder
+from arelu_meta.training.losses import dice_loss
 from tests.supervised_runs import artifacts, interrupted_after, no_model, same_weights, segment_spec
 from tests.tiny_images import DIGITS, discs
 from tests.tiny_runs import MLFLOW_WARNINGS, metric_history
@@ -114,6 +115,12 @@ def test_a_whole_run_is_in_the_store(store_uri):
     assert [step for step, _ in history["train/loss"]] == [1, 2, 3]
     assert [step for step, _ in history["validation/dice"]] == [1, 2, 3]
     assert "train/accuracy" not in history
+    # 16 slices of four patients in batches of 4; validation in batches of 4 too, which are one patient
+    assert [step for step, _ in history["train/loss_by_step"]] == list(range(1, 13))
+    with torch.no_grad():
+        logits = result.network.eval()(split.validation.pixels(torch.arange(4)))
+    loss = dice_loss(logits, split.validation.masks.float()).item()
+    assert dict(history["validation/loss"])[result.selected_epoch] == pytest.approx(loss, rel=1e-5)
     assert history["test/dice"] == [(3, pytest.approx(result.dice))]
     assert history["test/n"] == [(3, 1)]
     assert patient_dice(result.network, split.test) == pytest.approx(result.patients)

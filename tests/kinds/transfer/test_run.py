@@ -40,6 +40,13 @@ def test_a_whole_run_is_in_the_store(store_uri):
     for stage in ("pretrain", "scratch", "finetune"):
         assert [step for step, _ in history[f"{stage}/loss"]] == [1, 2]
         assert history[f"{stage}/test_accuracy"] == result.curves[stage]
+        # 140 images of the source and 140 or 150 of the target in batches of 32: five steps an epoch
+        assert [step for step, _ in history[f"{stage}/loss_by_step"]] == list(range(1, 11))
+        assert [step for step, _ in history[f"{stage}/validation_loss"]] == [1, 2]
+    with torch.no_grad():
+        logits = result.network.eval()(target.validation.pixels(torch.arange(len(target.validation))))
+    loss = torch.nn.functional.cross_entropy(logits, target.validation.labels).item()
+    assert history["finetune/validation_loss"][-1] == (2, pytest.approx(loss, rel=1e-5))
     assert result.n == 40
     for setting in SETTINGS:
         assert history[f"test/{setting}"] == [(2, pytest.approx(result.rows()[setting].mean))]
@@ -118,6 +125,7 @@ def test_the_paper_reports_the_best_epoch_so_far(store_uri):
     assert (tags["source_digest"], tags["data_digest"]) == (source.train.digest, target.train.digest)
     scores = [score for _, score in result.curves["finetune"]]
     history = metric_history(store_uri, result.run_id)
+    assert not any("validation" in name for name in history)
     assert history["paper/best_epoch_test/finetune_1"] == [(3, pytest.approx(scores[0]))]
     assert history["paper/best_epoch_test/finetune_3"] == [(3, pytest.approx(max(scores)))]
     assert MlflowClient(store_uri).get_run(result.run_id).data.tags["protocol"] == "paper"
