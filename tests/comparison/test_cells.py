@@ -28,7 +28,7 @@ BUILT_IN = {
     "adaptation_omniglot": 15,
     "arelu_init": 80,
     "cifar10": 660,
-    "cifar100": 300,
+    "cifar100": 540,
     "gain_controls": 30,
     "glyphs": 15,
     "glyphs_rates": 100,
@@ -203,6 +203,17 @@ def test_alpha_and_beta_are_decayed_as_in_the_paper_beside_a_control(name: str):
     decays = {(each.weight_decay, each.activation_weight_decay) for each in training}
     assert decays == {(5e-4, 5e-4), (5e-4, 0.0)}
     assert {float(row["activation_weight_decay"]) for row in read_published(read_experiment(name), name)} == {5e-4}
+
+
+def test_the_convergence_figure_and_top_5_of_cifar100():
+    """Six activations are drawn in the paper; of two of them top-5 is printed, in six networks."""
+    read = read_experiment("cifar100")
+    assert {"pau", "selu", "relu", "leaky_relu", "prelu", "arelu"} == set(read.axes["activation"]) - set(
+        read.report.controls
+    )
+    assert read.report.other_metrics == ("test/accuracy_top5",)
+    top5 = [row for row in read_published(read, "cifar100") if row["metric"] == "test/accuracy_top5"]
+    assert len(top5) == 12
 
 
 CURVES = {
