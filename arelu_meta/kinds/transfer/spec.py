@@ -54,7 +54,8 @@ class TransferSpec(Spec):
         check_training(self.training, self.evaluation, augments=SupervisedSpec.augments)
         if not self.report_epochs or max(self.report_epochs) > self.training.epochs or min(self.report_epochs) < 1:
             raise InputError(
-                f"report_epochs {self.report_epochs} must lie between 1 and epochs = {self.training.epochs}"
+                f"report_epochs {self.report_epochs} must lie between 1 and epochs = {self.training.epochs}; "
+                f"name others by `report_epochs`"
             )
         if self.training.patience is not None:
             raise InputError("patience ends a training early, and a transfer has fixed epochs; leave `patience` out")
