@@ -33,7 +33,7 @@ def prepare_volumes(
 
     Args:
         images: a set with masks whose groups are patients.
-        image_size: side in pixels of the slices; 0: the longer side that they have.
+        image_size: side in pixels of the slices; 0: as they are, or where they are cut, their longer side before.
         drop_ends: leave out the first and the last slice.
         crop: set pixels below a tenth of the brightest to zero, cut the volume to what is left and pad it to a square.
         percentiles: two percentiles over all pixels of the volume that become 0 and 255; empty: pixels stay.
@@ -53,21 +53,21 @@ def prepare_volumes(
     """
     if images.masks is None or images.groups is None:
         raise InputError(f"{images.name} has no masks or names no patients, so it has no volumes to prepare")
-    side = image_size or max(images.image_size)
-    pixels = images.images.new_empty(len(images), images.channels, side, side)
-    masks = images.masks.new_empty(len(images), 1, side, side)
-    kept, done = [], 0
+    side = image_size or (max(images.image_size) if crop else 0)
+    size = (side, side) if side else images.image_size
+    pixels = images.images.new_empty(len(images), images.channels, *size)
+    masks = images.masks.new_empty(len(images), 1, *size)
+    kept, done = list[Tensor](), 0
     statistics = torch.ones(len(images.group_names), 2, images.channels, device=images.device)
     for group in images.groups.unique().tolist():
         numbers = torch.nonzero(images.groups == group).squeeze(1)
         numbers = numbers[1:-1] if drop_ends else numbers
         volume, inside = _prepared(images, numbers, images.group_names[group], crop, side, percentiles)
-        numbers = numbers[inside]
-        part = slice(done, done := done + len(numbers))
+        part = slice(done, done := done + len(volume))
         pixels[part] = volume.images
         if volume.masks is not None:
             masks[part] = volume.masks
-        kept.append(numbers)
+        kept.append(numbers[inside])
         statistics[group] = torch.tensor(volume.channel_statistics()).clamp(min=1e-6)
     return _with_slices(images, torch.cat(kept), pixels[:done], masks[:done], statistics if standardise else None)
 

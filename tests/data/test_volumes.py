@@ -28,9 +28,10 @@ def volumes(pixels: torch.Tensor, groups: list[int], masks: torch.Tensor | None 
 
 def test_ends_are_left_out_and_subsets_follow():
     """Slices 0 to 3 of a, 4 to 6 of b: 1, 2 and 5 are left, and get the numbers 0, 1, 2."""
-    images = volumes(torch.ones(7, 1, 2, 2), [0, 0, 0, 0, 1, 1, 1])
+    images = volumes(torch.ones(7, 1, 2, 5), [0, 0, 0, 0, 1, 1, 1])
     images = replace(images, subsets={"train": torch.tensor([0, 1, 2, 3]), "test": torch.tensor([4, 5, 6])})
     left = prepare_volumes(images, drop_ends=True)
+    assert left.images.shape == (3, 1, 2, 5)
     assert left.labels.tolist() == [1, 2, 5]
     assert left.groups.tolist() == [0, 0, 1]
     assert {name: numbers.tolist() for name, numbers in left.subsets.items()} == {"train": [0, 1], "test": [2]}
