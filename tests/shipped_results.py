@@ -74,7 +74,15 @@ PAGES = (
         validation_metric=VALIDATION,
         published=("mnist_first_epoch_mean", "mnist_first_epoch_best"),
     ),
-    Shipped("transfer_mnist_to_svhn", (), 10.0, 3.0, metric="test/finetune_5", other_metrics=FINETUNED, budget=0.25),
+    Shipped(
+        "transfer_mnist_to_svhn_caption",
+        (),
+        10.0,
+        3.0,
+        metric="test/finetune_5",
+        other_metrics=FINETUNED,
+        budget=0.25,
+    ),
 )
 
 

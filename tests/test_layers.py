@@ -51,6 +51,7 @@ LIGHT = [
     "kinds.finetune.spec",
     "kinds.sections",
     "kinds.segment.spec",
+    "kinds.supervised_spec",
     "kinds",
     "kinds.transfer.spec",
     "learners",

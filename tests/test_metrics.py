@@ -1,14 +1,16 @@
 """Accuracy, top-k, confusion and dice beside scikit-learn and torchmetrics, and the cases the formula leaves open."""
 
+import numpy as np
 import pytest
 import sklearn.metrics
 import torch
+from scipy import ndimage
 from torch import Tensor
 from torchmetrics.functional.classification import binary_f1_score
 from torchmetrics.functional.segmentation import dice_score
 
 from arelu_meta.errors import InputError
-from arelu_meta.metrics import accuracy, confusion_matrix, dice, top_k_accuracy, volume_dice
+from arelu_meta.metrics import accuracy, confusion_matrix, dice, largest_component, top_k_accuracy, volume_dice
 
 
 def generator(seed: int = 0) -> torch.Generator:
@@ -152,3 +154,29 @@ def test_volume_dice_of_a_patient_without_masks():
 def test_volume_dice_needs_a_patient_for_each_slice():
     with pytest.raises(InputError, match=r"groups \(3,\) do not name a patient for each of 2 slices"):
         volume_dice(random_masks(2, 0.5, 0), random_masks(2, 0.5, 1), torch.tensor([1, 1, 2]))
+
+
+def test_the_largest_part_of_two():
+    """A bar of 3 pixels through slices 0 to 2, and a square of 4 in slice 1 that touches it at a corner only."""
+    volume = torch.zeros(3, 5, 5, dtype=torch.bool)
+    volume[:, 0, 0] = True
+    volume[1, 1:3, 1:3] = True
+    assert largest_component(volume).nonzero().tolist() == [[1, 1, 1], [1, 1, 2], [1, 2, 1], [1, 2, 2]]
+    volume[1, 0, 1] = True  # now the two share faces: all 8 are one
+    assert torch.equal(largest_component(volume), volume)
+
+
+def test_parts_as_scipy_counts_them():
+    """Random volumes: the largest part is that of the most frequent label, whatever the number of parts."""
+    draw = np.random.default_rng(0)
+    for density in (0.1, 0.3, 0.5):
+        volume = draw.random((6, 12, 12)) < density
+        labels, count = ndimage.label(volume, ndimage.generate_binary_structure(3, 1))
+        sizes = ndimage.sum_labels(volume, labels, range(1, count + 1))
+        found = largest_component(torch.from_numpy(volume.astype(np.int64))).numpy()
+        assert found.sum() == max(sizes) < volume.sum()
+        assert len(np.unique(labels[found])) == 1
+
+
+def test_no_part_of_an_empty_mask():
+    assert not largest_component(torch.zeros(2, 3, 3, dtype=torch.uint8)).any()

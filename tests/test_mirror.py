@@ -25,6 +25,7 @@ ELSEWHERE = {
     # Specs are read by their commands, in files and flags; results are printed by them.
     "kinds/classify/spec.py": "kinds/test_sections.py",
     "kinds/segment/spec.py": "kinds/test_sections.py",
+    "kinds/supervised_spec.py": "kinds/test_sections.py",
     "kinds/transfer/spec.py": "kinds/test_sections.py",
     "kinds/finetune/result.py": "kinds/finetune/test_run.py",
     "kinds/results.py": "kinds/test_contract.py",

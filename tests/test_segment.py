@@ -40,7 +40,13 @@ BAD = [
     ("--label-smoothing 0.1", "label_smoothing is for classes"),
     ("--class-weights", "class_weights is for classes"),
     ("--select last --patience 2", "patience needs a validation to watch"),
-    ("--select last --protocol paper", "protocol 'paper' chooses the best epoch"),
+    ("--percentiles 99 10", "--percentiles 99 10 must be two, the lower one first, such as 10 99"),
+    ("--percentiles 10", "--percentiles 10 must be two"),
+    ("--standardise-volumes --no-normalise", "--standardise-volumes is a way to normalise, and --normalise is off"),
+    (
+        "--drop-ends --image-size 8 --resize crop",
+        "volumes are brought to --image-size by resampling; use --resize scale",
+    ),
     ("--seeds 0-1 --together", "--together is for classifiers"),
 ]
 

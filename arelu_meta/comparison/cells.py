@@ -100,18 +100,17 @@ def _cells(experiment: Experiment, seeds: Iterable[int], budget: float) -> list[
     if base.get("kind") not in kinds.names():
         raise unknown(f"kind of task {experiment.task!r}:", str(base.get("kind")), kinds.names())
     kind, where = kinds.entry(base["kind"]), f"experiment {experiment.experiment}"
-    _check_budget(budget, kind.lengths, experiment.grid)
-    for name, value in experiment.settings.items():
-        _put(base, name, value)
+    lengths = _scaled_lengths(budget, kind.lengths, experiment.grid)
     cells = []
     for seed, levels in itertools.product(seeds, itertools.product(*experiment.grid.values())):
-        values = copy.deepcopy(base) | {"seed": seed}
-        for name, value in zip(experiment.grid, levels, strict=True):
-            _put(values, name, value)
+        replacing = {**experiment.settings, **dict(zip(experiment.grid, levels, strict=True))}
+        values = kind.task_values(base, replacing) | {"seed": seed}
+        for name, value in replacing.items():
+            _put(values, name, copy.deepcopy(value))
         spec, share = validated(kind.spec_class, values, where), 1.0
         if budget < 1:
             full = spec.model_dump()
-            shorter = scale_lengths(full, kind.lengths, budget)
+            shorter = scale_lengths(full, lengths, budget)
             spec = validated(kind.spec_class, shorter, f"{where} with budget {budget:g}")
             section, length = kind.lengths[0]
             share = shorter[section][length] / full[section][length]
@@ -148,21 +147,32 @@ def _check_metrics(experiment: Experiment, spec: Spec, budget: float) -> None:
     named += [("validation_metric", report.validation_metric)] if report.validation_metric is not None else []
     named += [("curve", name) for name in report.curves]
     for role, name in named:
+        if name not in logged and name.startswith("validation/") and spec.flat()["protocol"] == "paper":
+            raise InputError(
+                f"{role} of the report {name!r}: protocol 'paper' holds no images back to validate, so it can choose "
+                f"no setting; leave it out, or use protocol 'sound'"
+            )
         if name not in logged:
             raise unknown(f"{role} of the report", name, logged)
 
 
-def _check_budget(budget: float, lengths: Sequence[kinds.Place], axes: Iterable[str]) -> None:
-    """Refuse what is no share, and to scale an axis: its values would no longer be what tables call them."""
+def _scaled_lengths(budget: float, lengths: Sequence[kinds.Place], axes: Iterable[str]) -> list[kinds.Place]:
+    """Give the lengths that a budget scales: not an axis, whose values would no longer be what tables call them.
+
+    The length of an earlier stage, such as epochs of pre-training, may be an axis and stays; one of the training itself
+    is refused.
+    """
     if not 0 < budget <= 1:
         raise InputError(f"`budget` {budget:g} must be above 0 and at most 1")
-    scaled = {".".join(filter(None, place)) for place in lengths}
-    varied = [name for name in axes if name in scaled]
+    scaled = {".".join(filter(None, place)): place for place in lengths}
+    kept = [name for name in axes if name in scaled]
+    varied = [name for name in kept if scaled[name][0] == lengths[0][0]]
     if budget < 1 and varied:
         raise InputError(
             f"`budget` {budget:g} would scale {varied[0]}, which is an axis of the experiment; leave values of it "
             f"out instead: `only` {varied[0].rpartition('.')[2]}=..."
         )
+    return [place for name, place in scaled.items() if name not in kept]
 
 
 def scale_lengths(values: dict[str, Any], lengths: Sequence[kinds.Place], budget: float) -> dict[str, Any]:

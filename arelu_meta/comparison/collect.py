@@ -209,7 +209,8 @@ def runs_table(parent: ParentRun, runs: Sequence[Run]) -> pd.DataFrame:
     for run in runs:
         logged = {} if has_diverged(run) else run.data.metrics
         metrics = {key: value for key, value in logged.items() if not key.startswith(_HIDDEN)}
-        metrics |= {key: max(_history(parent, run, key).values()) for key in metrics if key.startswith(_VALIDATION)}
+        for key in (key for key in metrics if key.startswith(_VALIDATION)):
+            metrics[key] = (min if key.endswith("loss") else max)(_history(parent, run, key).values())
         shown = {key: 100 * value if is_share(key) else value for key, value in metrics.items()}
         # A worker that died after its run had finished left no time of its own.
         seconds = run.data.tags.get(SECONDS_TAG) or (run.info.end_time - run.info.start_time) / 1000

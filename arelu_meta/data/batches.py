@@ -65,6 +65,8 @@ class MaskBatches(Batches):
         batch_size: images per batch.
         random: generator on the CPU of the order and of the augmentation.
         affine: scale each pair by up to 5 %, turn it by up to 15 degrees and mirror half of them, as Buda et al. 2019.
+        weights: (N,) probability of each image; then as many as there are are drawn with replacement, see
+            `data.volumes.slice_weights`. None: each image once.
 
     Raises:
         InputError: the set has no masks.
@@ -76,11 +78,27 @@ class MaskBatches(Batches):
         (torch.Size([4, 3, 64, 64]), torch.Size([4, 1, 64, 64]))
     """
 
-    def __init__(self, images: ImageSet, batch_size: int, random: torch.Generator, *, affine: bool = False) -> None:
+    def __init__(
+        self,
+        images: ImageSet,
+        batch_size: int,
+        random: torch.Generator,
+        *,
+        affine: bool = False,
+        weights: Tensor | None = None,
+    ) -> None:
         super().__init__(images, batch_size, random)
         if images.masks is None:
             raise InputError(f"{images.name} has no masks; segmentation needs a set with masks, such as phantom or lgg")
-        self.masks, self.affine = images.masks, affine
+        self.masks, self.affine, self.weights = images.masks, affine, weights
+
+    def orders(self) -> Iterator[Tensor]:
+        """Image numbers of each batch of one pass: each once in a new random order, or drawn by the weights."""
+        if self.weights is None:
+            yield from super().orders()
+        else:
+            drawn = torch.multinomial(self.weights, len(self.images), replacement=True, generator=self.random)
+            yield from drawn.split(self.batch_size)
 
     def gather(self, numbers: Tensor, share: slice = slice(None)) -> tuple[Tensor, Tensor]:
         """Normalised pixels and masks of a share of some images, transformed together."""

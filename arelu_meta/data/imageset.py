@@ -37,6 +37,7 @@ class ImageSet:
         provenance: where the images came from.
         mean: per channel, of pixels in [0, 1]; empty: no normalisation.
         std: standard deviation per channel.
+        volume_statistics: (groups, 2, C) mean and deviation of each group's own images, for `pixels` in place of these.
 
     Raises:
         InputError: shapes or types that do not fit together, or a label without a class name.
@@ -58,6 +59,7 @@ class ImageSet:
     provenance: Provenance = field(default_factory=Provenance)
     mean: tuple[float, ...] = ()
     std: tuple[float, ...] = ()
+    volume_statistics: Tensor | None = None
 
     def __post_init__(self) -> None:
         if self.images.dtype != torch.uint8 or self.images.dim() != 4:
@@ -158,6 +160,7 @@ class ImageSet:
             labels=self.labels.to(device),
             masks=None if self.masks is None else self.masks.to(device),
             groups=None if self.groups is None else self.groups.to(device),
+            volume_statistics=None if self.volume_statistics is None else self.volume_statistics.to(device),
         )
 
     def channel_statistics(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
@@ -187,9 +190,13 @@ class ImageSet:
             index: image numbers of any shape, on the set's device.
 
         Returns:
-            Pixels (*index.shape, C, H, W) float32: in [0, 1], then less `mean` and divided by `std` if these are set.
+            Pixels (*index.shape, C, H, W) float32: in [0, 1], then less `mean` and divided by `std` if these are set,
+            or by those of the image's volume.
         """
-        return self.normalise(self.images[index])
+        if self.volume_statistics is None or self.groups is None or not self.mean:
+            return self.normalise(self.images[index])
+        mean, std = self.volume_statistics[self.groups[index]].unsqueeze(-1).unsqueeze(-1).unbind(-4)
+        return self.images[index].float().div_(255).sub_(mean).div_(std)
 
     def normalise(self, images: Tensor) -> Tensor:
         """Turn uint8 images (..., C, H, W) into float32 with the channel statistics of this set."""

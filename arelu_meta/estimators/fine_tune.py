@@ -20,7 +20,7 @@ from arelu_meta.data.inputs import inputs_of
 from arelu_meta.errors import InputError
 from arelu_meta.estimators.classifier import AdaptedTabular, ImageClassifier, adapt_tabular
 from arelu_meta.kinds.finetune.spec import PretrainedSection
-from arelu_meta.kinds.sections import OptimizationSection
+from arelu_meta.kinds.supervised_spec import OptimizationSection
 from arelu_meta.pretrained.assembly import assemble, check_memory, check_takes, fit_to_inputs
 from arelu_meta.pretrained.networks import Model, find_model
 from arelu_meta.runtime.hardware import available_memory, resolve_device

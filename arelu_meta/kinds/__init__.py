@@ -4,8 +4,10 @@ A new one is a folder here (`spec.py`, `run.py`, `result.py`) and an entry below
 Listing kinds imports no torch.
 """
 
+import copy
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from arelu_meta.errors import InputError
 from arelu_meta.registry import Entry, Registry, load_attribute
@@ -42,6 +44,8 @@ class Kind(Entry):
     """what its metrics are logged over"""
     lengths: tuple[Place, ...] = _TRAINING_LENGTHS
     """settings that scale with a budget; the first is the length that the budget is measured by"""
+    sound_only: tuple[Place, ...] = ()
+    """settings that task files make for the protocol sound; where paper is asked for, they are left out"""
     prepare: str = ""
     """builds what a run needs before it is opened, as package.module:function; for kinds that run several seeds"""
     check: str = "arelu_meta.kinds.networks:check_classifier"
@@ -59,6 +63,28 @@ class Kind(Entry):
         """Import the class of the execution settings."""
         return load_attribute(self.execution)
 
+    def task_values(self, values: Mapping[str, Any], replacing: Mapping[str, Any]) -> dict[str, Any]:
+        """Give the values of a task file that stay when others are to replace some of them.
+
+        A protocol brings its own settings: where `paper` replaces `sound`, those that the file makes for `sound` go,
+        unless they are named among the replacing ones.
+
+        Args:
+            values: the task file, sections as mappings.
+            replacing: flags, or an experiment's settings, by name; dotted names end in that of the flag.
+
+        Returns:
+            A copy of `values`, in which nothing is replaced yet.
+        """
+        kept = copy.deepcopy(dict(values))
+        named = {name.rpartition(".")[2]: value for name, value in replacing.items()}
+        own = kept.get("evaluation", {})
+        if named.get("protocol") == "paper" and isinstance(own, dict) and own.get("protocol") != "paper":
+            for section, key in self.sound_only:
+                if key not in named and isinstance(kept.get(section), dict):
+                    kept[section].pop(key, None)
+        return kept
+
 
 _TRAINING = "arelu_meta.kinds.execution:TrainingExecution"
 _REGISTRY = Registry[Kind]("kind")
@@ -75,6 +101,7 @@ _REGISTRY.add(
         stages=2,
         step="iteration",
         lengths=(("training", "iterations"), ("training", "halve_lr_every")),
+        sound_only=(("training", "episode_clip"), ("training", "outer_clip")),
     ),
     Kind(
         "classify",

@@ -93,6 +93,8 @@ def read_flags(
     if rest:
         raise InputError(f"unknown flag {rest[0]!r}; {suggestion(rest[0], parser.flags())}")
     del given.task  # in a spec, the name of the file
+    named = {name: value for name, value in vars(given).items() if value is not None}
+    values = entry.task_values(values, named)
     return from_flags(entry.spec_class, given, values), from_flags(entry.execution_class, given)
 
 

@@ -142,8 +142,7 @@ def _from_checkpoint(folder: Path, run_id: str, root: str | None, reason: InputE
             f"{checkpoint['run_id']}; look at that one"
         ) from reason
     spec = validated(ClassifySpec, values, f"{folder / 'spec.json'}")
-    last = spec.evaluation.monitored is None
-    split = load_split(spec.data, root=root, shape=spec.fit, train_on_validation=last)
+    split = load_split(spec.data, root=root, shape=spec.fit, train_on_validation=not spec.evaluation.validates)
     network = build_classifier(spec.network, split.train, seed=spec.seed).eval()
     network.load_state_dict(checkpoint["selection"]["best_state"])
     return _Trained(spec.network.activation, network, split.test, checkpoint["run_id"])

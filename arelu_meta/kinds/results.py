@@ -8,7 +8,8 @@ from matplotlib.figure import Figure
 from torch import nn
 
 from arelu_meta.data.imageset import ImageSet
-from arelu_meta.kinds.sections import DataSection, Spec, SupervisedSpec
+from arelu_meta.kinds.sections import DataSection, Spec
+from arelu_meta.kinds.supervised_spec import SupervisedSpec
 from arelu_meta.store.connection import without_password
 
 HELD_OUT = {
@@ -106,8 +107,10 @@ class SupervisedResult(Result):
             rows.append(UNVERIFIED)
         rows += [*self.details, *unusual_rows(spec)]
         selected = f"epoch {self.selected_epoch} of {spec.training.epochs}"
-        if spec.evaluation.monitored is None:
-            selected = f"nothing: tested after epoch {self.selected_epoch}; the validation images were trained on too"
+        if not spec.evaluation.selects:
+            selected = f"nothing: tested after epoch {self.selected_epoch}"
+        if not spec.evaluation.validates:
+            selected += "; no images are held back to validate, all of them were trained on"
         rows.append(("selected", selected))
         rows.append(("time", f"{self.seconds:.1f} s"))
         rows += where_to_look(self.run_id, self.experiment_id, self.tracking_uri)

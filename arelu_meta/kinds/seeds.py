@@ -13,9 +13,10 @@ from arelu_meta.data.splits import Split
 from arelu_meta.errors import InputError
 from arelu_meta.kinds.execution import TrainingExecution, seed_numbers
 from arelu_meta.kinds.results import block, trained_on, unusual_rows
-from arelu_meta.kinds.sections import Spec, SupervisedSpec
+from arelu_meta.kinds.sections import Spec
 from arelu_meta.kinds.session import machine
 from arelu_meta.kinds.supervised import Prepared
+from arelu_meta.kinds.supervised_spec import SupervisedSpec
 from arelu_meta.registry import load_attribute
 from arelu_meta.runtime import processes
 from arelu_meta.seeding import global_stream
@@ -52,7 +53,7 @@ class SeedsResult:
     def report(self) -> str:
         """Say what was run, the mean over seeds, and every seed's score and run."""
         spec, measure = self.spec, "Dice" if self.spec.measure == "dice" else self.spec.measure
-        label = f"best test epoch, {measure}" if spec.evaluation.protocol == "paper" else f"test {measure}"
+        label = f"best test epoch, {measure}" if spec.evaluation.final != "test" else f"test {measure}"
         shown = f"{100 * self.seeds[0].score:.2f} % (n = 1, no interval)"
         if self.test is not None:
             shown = f"{self.test.percent()}, 95 % interval over seeds"

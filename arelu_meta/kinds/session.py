@@ -1,7 +1,7 @@
 """What every kind of run has around it: data, device, processes, a folder with the last checkpoint, an MLflow run."""
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -117,11 +117,15 @@ def load_split(
     root: str | None = None,
     shape: InputSection | EpisodeInputSection | None = None,
     train_on_validation: bool = False,
+    prepare: Callable[[ImageSet], ImageSet] | None = None,
 ) -> Split:
-    """Read the images, bring them to a shape, and divide them as the spec says."""
+    """Read the images, bring them to a shape, and divide them as the spec says; `prepare` resizes them where given."""
     images = data.load(section.dataset, root=root, **section.dataset_options)
     if shape is not None:
-        images = fit_images(images, channels=shape.channels, image_size=shape.image_size, resize=shape.resize)
+        size = 0 if prepare else shape.image_size
+        images = fit_images(images, channels=shape.channels, image_size=size, resize=shape.resize)
+    if prepare is not None:
+        images = prepare(images)
     split = divide(images, section)
     if train_on_validation:
         split = splits.joined(images, split)

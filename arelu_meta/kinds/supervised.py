@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 from matplotlib.figure import Figure
-from torch import nn
+from torch import Tensor, nn
 
 from arelu_meta.activations.parameters import activation_modules, activation_values
 from arelu_meta.analysis.speed import speed_metrics
@@ -16,15 +16,16 @@ from arelu_meta.data.imageset import ImageSet
 from arelu_meta.data.splits import SUBSETS, Split
 from arelu_meta.kinds.execution import Execution
 from arelu_meta.kinds.results import SupervisedResult
-from arelu_meta.kinds.sections import ImageShapeSection, SupervisedSpec
+from arelu_meta.kinds.sections import ImageShapeSection
 from arelu_meta.kinds.session import Session, inputs_of_run, open_session
+from arelu_meta.kinds.supervised_spec import SupervisedSpec
 from arelu_meta.pictures.figures import activation_curves, layer_curves, training_curve
 from arelu_meta.pictures.layer_statistics import layer_statistics
 from arelu_meta.runtime import processes
 from arelu_meta.seeding import global_stream
 from arelu_meta.store.tracking import Tracker
-from arelu_meta.training.losses import Loss, Selection
-from arelu_meta.training.supervised import SupervisedTrainer
+from arelu_meta.training.losses import Loss, Selection, mean_loss, thinned
+from arelu_meta.training.supervised import Epoch, SupervisedTrainer, predict
 
 
 @dataclass(frozen=True)
@@ -35,17 +36,19 @@ class Measure:
         name: of the metric, as in `validation/NAME`: accuracy, dice.
         label: the same as figures and progress bars write it.
         loss: a function of output and labels.
-        score: the score of a network on images, the higher the better.
+        score: the score of a network's output for images, the higher the better.
         result: the class of the result.
         outputs: fields of the result that come from the network's output for the test images.
+        batch: images that are answered at once.
     """
 
     name: str
     label: str
     loss: Loss
-    score: Callable[[nn.Module, ImageSet], float]
+    score: Callable[[Tensor, ImageSet], float]
     result: type[SupervisedResult]
-    outputs: Callable[[nn.Module, ImageSet], dict[str, Any]]
+    outputs: Callable[[Tensor, ImageSet], dict[str, Any]]
+    batch: int = 1024
 
 
 @dataclass(frozen=True)
@@ -128,10 +131,8 @@ def _train(
     start_metrics: Mapping[str, float],
 ) -> Selection:
     """Train all epochs, scoring after each; stop early after `patience` epochs without a better score."""
-    trainer, measure, tracker, checkpoint = prepared.trainer, prepared.measure, session.tracker, session.checkpoint
-    monitored, patience = spec.evaluation.monitored, spec.training.patience
-    images: ImageSet | None = getattr(prepared.split, monitored) if monitored else None
-    selection = Selection()
+    trainer, tracker, checkpoint = prepared.trainer, session.tracker, session.checkpoint
+    patience, selection = spec.training.patience, Selection()
     if checkpoint is not None:
         trainer.load_state_dict(checkpoint["trainer"])
         selection = Selection(**checkpoint["selection"])
@@ -142,21 +143,10 @@ def _train(
         elif selection.out_of_patience(trainer.done, patience):  # stopped after its last epoch, and resumed
             return selection
         for epoch in trainer.train():
-            values, note = {"train/loss": epoch.loss}, f"loss {epoch.loss:.3f}"
-            if measure.name == "accuracy":  # counted in the training pass itself; a Dice would be a pass of its own
-                values["train/accuracy"] = epoch.accuracy
-                selection.curves.setdefault("train", []).append((epoch.number, epoch.accuracy))
-                note += f"  accuracy {100 * epoch.accuracy:.1f} %"
-            score = None
-            if monitored and images:
-                score = processes.broadcast(measure.score(trainer.tested, images))
-                values[f"{monitored}/{measure.name}"] = score
-                selection.curves.setdefault(monitored, []).append((epoch.number, score))
-                note += f"  {monitored} {measure.label} {100 * score:.1f} %"
-            selection.update(epoch.number, score, trainer.tested)
-            speed = {"train/images_per_second": epoch.images_per_second}
+            values, note = _score(spec, prepared, epoch, selection)
+            log_step_losses(tracker, "train", epoch, trainer.epochs)
             tracker.log_metrics(
-                {**values, **speed, **activation_values(trainer.network), **layers.measure(epoch.number)}, epoch.number
+                {**values, **activation_values(trainer.network), **layers.measure(epoch.number)}, epoch.number
             )
             session.save(
                 {
@@ -172,13 +162,43 @@ def _train(
     return selection
 
 
+def _score(
+    spec: SupervisedSpec, prepared: Prepared, epoch: Epoch, selection: Selection
+) -> tuple[dict[str, float], str]:
+    """Score the network after an epoch, which may be chosen by it; give metrics and a note for the progress bar."""
+    trainer, measure, monitored = prepared.trainer, prepared.measure, spec.evaluation.monitored
+    values = {"train/loss": epoch.loss, "train/images_per_second": epoch.images_per_second}
+    note, score = f"loss {epoch.loss:.3f}", None
+    if measure.name == "accuracy":  # counted in the training pass itself; a Dice would be a pass of its own
+        values["train/accuracy"] = epoch.accuracy
+        selection.curves.setdefault("train", []).append((epoch.number, epoch.accuracy))
+        note += f"  accuracy {100 * epoch.accuracy:.1f} %"
+    if monitored is not None:
+        images: ImageSet = getattr(prepared.split, monitored)
+        output = predict(trainer.tested, images, batch=measure.batch)
+        score = values[f"{monitored}/{measure.name}"] = processes.broadcast(measure.score(output, images))
+        batch_size = trainer.batches.batch_size
+        values[f"{monitored}/loss"] = mean_loss(measure.loss, output, images, batch_size=batch_size)
+        selection.curves.setdefault(monitored, []).append((epoch.number, score))
+        note += f"  {monitored} {measure.label} {100 * score:.1f} %"
+    selection.update(epoch.number, score if spec.evaluation.selects else None, trainer.tested)
+    return values, note
+
+
+def log_step_losses(tracker: Tracker, stage: str, epoch: Epoch, epochs: int) -> None:
+    """Log the training loss of an epoch's steps as `STAGE/loss_by_step`, thinned out over so many epochs."""
+    steps = len(epoch.step_losses)
+    for step, loss in thinned(epoch.step_losses, done=(epoch.number - 1) * steps, total=epochs * steps):
+        tracker.log_metrics({f"{stage}/loss_by_step": loss}, step)
+
+
 def _test(
     spec: SupervisedSpec, prepared: Prepared, session: Session, selection: Selection, fields: Mapping[str, Any]
 ) -> SupervisedResult:
     """Test the selected epoch, whose weights the network has afterwards."""
     network, split = prepared.trainer.tested, prepared.split
     network.load_state_dict(selection.best_state)
-    outputs = prepared.measure.outputs(network, split.test)
+    outputs = prepared.measure.outputs(predict(network, split.test, batch=prepared.measure.batch), split.test)
     return prepared.measure.result(
         spec=spec,
         network=network,

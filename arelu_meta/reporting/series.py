@@ -89,7 +89,8 @@ def curve_charts(findings: Findings, comparison: ArmComparison) -> list[LineChar
             if finite:
                 lines[arm.name] = finite
         if lines:
-            step = "inner step" if "inner_step" in metric else findings.step
+            step = "training step" if metric.endswith("/loss_by_step") else findings.step
+            step = "inner step" if "inner_step" in metric else step
             unit = findings.units.get(metric, "")
             charts.append(LineChart(file_name(metric), metric, step, unit, lines, steps=True))
     return charts

@@ -1,7 +1,8 @@
 """Losses and scores of supervised training, and the choice of the best epoch by a score."""
 
 import copy
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -11,6 +12,7 @@ from torch import Tensor, nn
 from arelu_meta.data.imageset import ImageSet
 
 Loss = Callable[[Tensor, Tensor], Tensor]
+MOST_POINTS = 1000  # of a curve by step in the store
 
 
 def cross_entropy(images: ImageSet, *, label_smoothing: float = 0.0, class_weights: bool = False) -> Loss:
@@ -51,6 +53,44 @@ def count_correct(output: Tensor, labels: Tensor) -> Tensor:
     if output.dim() == labels.dim():
         return output.new_full((), torch.nan, dtype=torch.float32)
     return (output.argmax(1) == labels).sum().float()
+
+
+def mean_loss(loss: Loss, output: Tensor, images: ImageSet, *, batch_size: int) -> float:
+    """Loss of a network's output for all images of a set, in order: the mean of batches, each by its images.
+
+    That is how the loss of a training pass is counted; one that is no mean over images, such as the Dice loss, depends
+    on the size of the batches.
+    """
+    total, targets = 0.0, images.labels if images.masks is None else images.masks
+    for numbers in torch.arange(len(images)).split(batch_size):
+        truth = targets[numbers.to(images.device)]
+        truth = truth if images.masks is None else truth.float()
+        total += loss(output[numbers].to(images.device), truth).item() * len(numbers)
+    return total / len(images)
+
+
+def thinned(losses: Sequence[float], *, done: int, total: int) -> list[tuple[int, float]]:
+    """Thin the losses of consecutive steps out, so that of all steps together at most a thousand are left.
+
+    Args:
+        losses: of steps `done` + 1, `done` + 2, ...
+        done: steps before these.
+        total: steps of the whole training.
+
+    Returns:
+        Step and loss for every so-manieth step, the stride being total / 1000 rounded up: the mean of the losses since
+        the last such step, or since the first of `losses`.
+
+    >>> thinned([4.0, 2.0, 1.0, 3.0], done=3, total=1500)
+    [(4, 4.0), (6, 1.5)]
+    """
+    stride = math.ceil(total / MOST_POINTS)
+    points, start = [], 0
+    for end in range(1, len(losses) + 1):
+        if (done + end) % stride == 0:
+            points.append((done + end, math.fsum(losses[start:end]) / (end - start)))
+            start = end
+    return points
 
 
 @dataclass

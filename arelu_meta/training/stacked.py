@@ -61,7 +61,7 @@ class StackedTrainer:
         seeds, count = len(batches), len(batches[0].images)
         device = batches[0].images.device
         total_loss, correct = torch.zeros(seeds, device=device), torch.zeros(seeds, device=device)
-        steps = len(batches[0])
+        steps, step_losses = len(batches[0]), list[Tensor]()
         for step, numbers in enumerate(zip(*(each.orders() for each in batches), strict=True)):
             self.trainers[0].set_lr(self.optimizer, number - 1 + step / steps)
             drawn = [each.gather(some) for each, some in zip(batches, numbers, strict=True)]
@@ -71,17 +71,19 @@ class StackedTrainer:
             loss, right = vmap(self._loss_of_one)(self.parameters, self.buffers, x, y)
             loss.sum().backward()
             self.optimizer.step()
-            total_loss += loss.detach() * len(numbers[0])
+            step_losses.append(loss.detach())
+            total_loss += step_losses[-1] * len(numbers[0])
             correct += right.detach()
         means, shares = (total_loss / count).tolist(), (correct / count).tolist()
         for index, mean in enumerate(means):
             if not math.isfinite(mean):
                 raise DivergedError(f"the training loss is {mean} in epoch {number}, network {index + 1}; lower `lr`")
+        by_step = torch.stack(step_losses, 1).tolist()  # (seeds, steps)
         speed = count * seeds / (time.perf_counter() - start)
         stacks = {**self.parameters, **self.buffers}
         return [
             (
-                Epoch(number, means[index], shares[index], speed),
+                Epoch(number, means[index], shares[index], speed, tuple(by_step[index])),
                 {name: stack[index].detach().clone() for name, stack in stacks.items()},
             )
             for index in range(seeds)

@@ -29,7 +29,7 @@ FUSED_DEVICES = ("cpu", "cuda", "mps", "xpu")  # where torch has the kernels of 
 
 @dataclass(frozen=True)
 class Epoch:
-    """One pass: its number from 1, mean training loss, share of correct answers while training, and speed.
+    """One pass: its number from 1, mean training loss, share of correct answers while training, speed, loss by step.
 
     The accuracy is NaN where the network gives masks.
     """
@@ -38,6 +38,7 @@ class Epoch:
     loss: float
     accuracy: float
     images_per_second: float
+    step_losses: tuple[float, ...] = ()
 
 
 @dataclass(eq=False, repr=False)
@@ -182,13 +183,17 @@ class SupervisedTrainer:
         self._set_mode(number)
         total_loss = torch.zeros((), device=self.batches.images.device)
         correct = torch.zeros((), device=self.batches.images.device)
-        orders = list(self.batches.orders())
+        orders, step_losses = list(self.batches.orders()), list[Tensor]()
         for step, numbers in enumerate(orders):
             self.set_lr(self.torch_optimizer, number - 1 + step / len(orders))
             first = step // self.accumulate * self.accumulate
             added_up = orders[first : first + self.accumulate]  # fewer at the end of a pass
             weight = len(numbers) / sum(map(len, added_up))
             loss, right = self._step(numbers, weight, last=step + 1 == first + len(added_up))
+            if step == first:
+                step_losses.append(loss * weight)
+            else:
+                step_losses[-1] = step_losses[-1] + loss * weight
             total_loss += loss * len(numbers)
             correct += right
         for module in (self.network, self.averaged):
@@ -199,7 +204,8 @@ class SupervisedTrainer:
         if not math.isfinite(mean):
             raise DivergedError(f"the training loss is {mean} in epoch {number}; lower `lr`, or set `clip_norm`")
         self.done = number
-        return Epoch(number, mean, correct.item() / count, count / (time.perf_counter() - start))
+        speed, by_step = count / (time.perf_counter() - start), tuple(torch.stack(step_losses).tolist())
+        return Epoch(number, mean, correct.item() / count, speed, by_step)
 
     def build_optimizer(self, network: nn.Module) -> Optimizer:
         """Build the optimizer of these settings for a network."""

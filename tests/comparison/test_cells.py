@@ -1,8 +1,10 @@
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from arelu_meta import kinds
+from arelu_meta.analysis.settings import published_values
 from arelu_meta.comparison.cells import (
     Cell,
     comparison_hash,
@@ -19,13 +21,14 @@ from arelu_meta.console import catalog
 from arelu_meta.console.flags import validated
 from arelu_meta.errors import InputError
 from arelu_meta.kinds.few_shot.spec import FewShotSpec
+from arelu_meta.kinds.transfer.spec import TransferSpec
 from tests.comparison import tiny
 
 BUILT_IN = {
     "adaptation_omniglot": 15,
     "arelu_init": 80,
-    "cifar10": 330,
-    "cifar100": 150,
+    "cifar10": 660,
+    "cifar100": 540,
     "gain_controls": 30,
     "glyphs": 15,
     "glyphs_rates": 100,
@@ -34,10 +37,12 @@ BUILT_IN = {
     "maml_digits": 15,
     "maml_mnist": 150,
     "mnist_20_epochs": 880,
+    "mnist_curves": 880,
     "mnist_first_epoch": 920,
     "segmentation": 25,
     "transfer_digits": 15,
-    "transfer_mnist_to_svhn": 45,
+    "transfer_mnist_to_svhn": 135,
+    "transfer_mnist_to_svhn_caption": 45,
 }
 
 
@@ -73,6 +78,33 @@ def test_options_of_an_activation_are_an_axis():
     grid = {"network": {"activation_options": {"beta": [2.0, 1.0]}}}
     cells = expand(experiment(grid=grid, report={"arm": "beta", "baseline": "2"}, seeds="0"))
     assert [cell.spec.network.activation_options for cell in cells] == [{"beta": 2.0}, {"beta": 1.0}]
+
+
+def test_the_protocol_of_the_paper_drops_the_bounds_of_the_task():
+    """Task digits bounds episodes by 25 for `sound`; an experiment that names a bound itself keeps it."""
+    paper = {"evaluation.protocol": "paper"}
+    for settings, bounds in (
+        ({}, (25, None)),
+        (paper, (None, None)),
+        ({**paper, "training": {"episode_clip": 5}}, (5, None)),
+        ({**paper, "training.outer_clip": 2}, (None, 2)),
+    ):
+        training = expand(experiment(settings=settings))[0].spec.training
+        assert (training.episode_clip, training.outer_clip) == bounds
+    both = expand(
+        experiment(
+            grid={"evaluation": {"protocol": ["sound", "paper"]}}, report={"arm": "protocol", "baseline": "sound"}
+        )
+    )
+    assert [cell.spec.training.episode_clip for cell in both[:2]] == [25, None]
+
+
+def test_no_setting_is_chosen_where_nothing_validates():
+    message = "validation_metric of the report 'validation/accuracy': protocol 'paper' holds no images back to validate"
+    with pytest.raises(InputError, match=message):
+        expand(
+            experiment(settings={"evaluation.protocol": "paper"}, report={"validation_metric": "validation/accuracy"})
+        )
 
 
 def test_only_and_seeds():
@@ -164,6 +196,39 @@ def test_built_in_experiments(name: str):
     assert f"python -m arelu_meta.compare {name}" in head
 
 
+@pytest.mark.parametrize("name", ["cifar10", "cifar100"])
+def test_alpha_and_beta_are_decayed_as_in_the_paper_beside_a_control(name: str):
+    """5e-4 for all parameters, beside which the published figures stand, and for the weights alone."""
+    training = [cell.spec.training for cell in expand(read_experiment(name))]
+    decays = {(each.weight_decay, each.activation_weight_decay) for each in training}
+    assert decays == {(5e-4, 5e-4), (5e-4, 0.0)}
+    assert {float(row["activation_weight_decay"]) for row in read_published(read_experiment(name), name)} == {5e-4}
+
+
+def test_the_convergence_figure_and_top_5_of_cifar100():
+    """Six activations are drawn in the paper; of two of them top-5 is printed, in six networks."""
+    read = read_experiment("cifar100")
+    assert {"pau", "selu", "relu", "leaky_relu", "prelu", "arelu"} == set(read.axes["activation"]) - set(
+        read.report.controls
+    )
+    assert read.report.other_metrics == ("test/accuracy_top5",)
+    top5 = [row for row in read_published(read, "cifar100") if row["metric"] == "test/accuracy_top5"]
+    assert len(top5) == 12
+
+
+CURVES = {
+    "mnist_curves": {"train/loss", "test/accuracy"},  # figures mnistplot, mnistplot_large, mnistplot_small
+    "cifar100": {"validation/accuracy"},  # figure converge, of test images there
+    "segmentation": {"train/loss_by_step", "validation/loss"},  # figure seg
+    "arelu_init": {"validation/accuracy"},  # figure alpha_beta
+}
+
+
+@pytest.mark.parametrize("name", CURVES)
+def test_curves_of_the_papers_figures_are_drawn(name: str):
+    assert set(read_experiment(name).report.curves) >= CURVES[name]
+
+
 def test_an_axis_more_is_another_comparison():
     """Its cells may be the same runs; those of other seeds would not know their place on the new axis."""
     one = experiment(grid={"network": {"activation": ["relu", "arelu"]}}, settings={"training": {"inner_lr": 0.1}})
@@ -239,6 +304,34 @@ def test_a_length_that_is_an_axis_is_not_scaled():
     with pytest.raises(InputError, match=r"would scale training.iterations, .* an axis .*: `only` iterations=..."):
         expand(varied, budget=0.5)
     assert len(expand(varied)) == 12
+
+
+def test_an_axis_of_an_earlier_stage_stays_where_the_training_is_scaled():
+    """A quarter of 100 epochs of fine-tuning after 5, 10 and 20 of pre-training."""
+    cells = expand(read_experiment("transfer_mnist_to_svhn"), seeds=[0], budget=0.25)
+    lengths = {(cell.values["pretrain_epochs"], *training_lengths(cell)) for cell in cells}
+    assert lengths == {(epochs, epochs, 25, (2, 3, 5, 25)) for epochs in (5, 10, 20)}
+    assert {cell.share for cell in cells} == {0.25}
+
+
+def training_lengths(cell: Cell) -> tuple[int, int, tuple[int, ...]]:
+    spec = cell.spec
+    assert isinstance(spec, TransferSpec)
+    return spec.pretraining.pretrain_epochs, spec.training.epochs, spec.report_epochs
+
+
+def test_the_readings_of_the_transfer_table():
+    """The text: 100 epochs after 5, 10, 20 of pre-training. The caption: 5, 10, 20 epochs after 20, and no figures."""
+    text, caption = (read_experiment(f"transfer_mnist_to_svhn{end}") for end in ("", "_caption"))
+    assert {training_lengths(cell) for cell in expand(text)} == {(n, 100, (5, 10, 20, 100)) for n in (5, 10, 20)}
+    assert {training_lengths(cell) for cell in expand(caption)} == {(20, 20, (5, 10, 20))}
+    assert read_published(caption, "transfer_mnist_to_svhn_caption") == []
+    printed = {5: 76.68, 10: 78.12, 20: 78.48}
+    table = pd.DataFrame(read_published(text, "transfer_mnist_to_svhn"))
+    for epochs, value in printed.items():
+        found = published_values(table, {"activation": "arelu", "pretrain_epochs": epochs})
+        by_metric = {metric: figure for (metric, _, _), figure in found.items()}
+        assert by_metric == {"test/finetune_100": value, "test/no_pretrain": 24.95, "test/no_finetune": 31.91}
 
 
 @pytest.mark.parametrize("budget", [0.0, -0.5, 1.5, float("nan")])

@@ -57,10 +57,10 @@ def test_measures_are_logged(kind: str, protocol: str, monkeypatch: pytest.Monke
         "accuracy_ci95_high",
     }
     assert all(0 <= value <= 1 for name, value in logged.items() if name in spec.metrics() and is_share(name))
-    others = ("/loss", "_norm", "/collapsed", "/clipped_episodes")
-    assert {name for name in spec.metrics() if not is_share(name) and not time_unit(name)} == {
-        name for name in spec.metrics() if name.endswith(others)
-    }
+    no_shares = {"loss", "loss_by_step", "validation_loss", "gradient_norm", "collapsed"}
+    no_shares |= {"largest_episode_norm", "clipped_episodes"}
+    others = {name.rpartition("/")[2] for name in spec.metrics() if not is_share(name) and not time_unit(name)}
+    assert others <= no_shares
 
 
 def test_what_is_not_trained_or_not_watched_is_not_logged():
@@ -69,7 +69,11 @@ def test_what_is_not_trained_or_not_watched_is_not_logged():
     assert tiny_spec(method="centroid").metrics() == tested
     last = classify_spec(evaluation={"select": "last"})
     assert {name for name in last.metrics() if name.startswith("validation/")} == set()
-    assert segment_spec(evaluation={"select": "last"}).metrics() == {"train/loss", "test/dice"}
+    assert segment_spec(evaluation={"select": "last"}).metrics() == {
+        "train/loss",
+        "train/loss_by_step",
+        "test/dice",
+    }
 
 
 @MLFLOW_WARNINGS
@@ -83,7 +87,7 @@ def test_metrics_of_single_layers_stay_out_of_the_table():
         question="q",
         task="digits_classify",
         seeds=(0,),
-        settings={"data.dataset": DIGITS, "training.epochs": 1, "training.batch_size": 32},
+        settings={"data.dataset": DIGITS, "training.epochs": 3, "training.batch_size": 32, "training.lr": 0.3},
         grid={"network.activation": ("relu",)},
     )
     done = run_comparison(experiment, workers=tiny.InProcess())
@@ -92,5 +96,7 @@ def test_metrics_of_single_layers_stay_out_of_the_table():
     assert any(name.startswith("layers/") for name in run.data.metrics)
     table = results("mine")
     assert "test/accuracy" in table.columns
+    losses = done.parent.client.get_metric_history(run.info.run_id, "validation/loss")
+    assert table["validation/loss"].tolist() == [min(entry.value for entry in losses)]  # the best, as of accuracies
     assert [name for name in table.columns if name.startswith(("layers/", "activation/", "system/"))] == []
     assert "layers/" not in (done.folder / "runs.csv").read_text()

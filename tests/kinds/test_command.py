@@ -34,6 +34,23 @@ def test_flags_replace_values_of_the_file():
     assert (execution.device, execution.threads) == ("cpu", 1)
 
 
+def test_the_protocol_of_the_paper_drops_the_bounds_of_the_task(tmp_path: Path):
+    """The tasks digits, glyphs and omniglot bound episodes by 25, the paper has none; a bound of one's own stays."""
+    for task in ("digits", "glyphs", "omniglot"):
+        assert parse("--task", task)[0].training.episode_clip == 25
+        assert parse("--task", task, "--protocol", "paper")[0].training.episode_clip is None
+    named = parse("--protocol", "paper", "--episode-clip", "7", "--outer-clip", "3")[0].training
+    assert (named.episode_clip, named.outer_clip) == (7, 3)
+    own = tmp_path / "own.toml"
+    own.write_text(
+        'kind = "few_shot"\n[data]\ndataset = "digits"\n[training]\nepisode_clip = 4\nouter_clip = 2\n'
+        '[evaluation]\nprotocol = "paper"\n'
+    )
+    for flags in ((), ("--protocol", "paper")):  # the file says both, so both are meant
+        training = parse("--task", str(own), *flags)[0].training
+        assert (training.episode_clip, training.outer_clip) == (4, 2)
+
+
 @pytest.mark.parametrize("flag", ["--inner-lr", "--inner_lr"])
 def test_dashes_and_underscores(flag: str):
     assert parse(flag, "0.25")[0].training.inner_lr == 0.25

@@ -11,8 +11,8 @@ from arelu_meta.errors import InputError
 from arelu_meta.kinds.classify.spec import ClassifySpec
 from arelu_meta.kinds.execution import Execution
 from arelu_meta.kinds.few_shot.spec import FewShotSpec
-from arelu_meta.kinds.sections import OptimizationSection
 from arelu_meta.kinds.segment.spec import SegmentSpec
+from arelu_meta.kinds.supervised_spec import OptimizationSection
 from arelu_meta.kinds.transfer.spec import TransferSpec
 from tests.supervised_runs import classify_spec, finetune_spec, segment_spec, transfer_spec
 
@@ -71,8 +71,8 @@ def test_identity_is_the_hash_of_what_decides_the_result():
     spec = made(summary="words")
     content = json.loads(spec.model_dump_json())
     del content["summary"], content["fit"], content["data"]["split_seed"], content["network"]["init"]
-    for name in ("head", "episode_clip", "outer_clip"):
-        del content["training"][name]
+    for later in ("head", "episode_clip", "outer_clip"):
+        del content["training"][later]
     assert spec.identity == hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
     assert spec.identity == made(summary="other words").identity
 

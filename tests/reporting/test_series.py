@@ -43,6 +43,13 @@ def test_adaptation_runs_over_inner_steps():
     assert chart.steps
 
 
+def test_losses_by_step_run_over_steps_whatever_the_others_do():
+    rows = ("relu", 0, 1, 2.0), ("relu", 0, 2, 1.0)
+    for metric, step in (("train/loss_by_step", "training step"), ("train/loss", "epoch")):
+        (chart,) = drawn(replace(with_curves(*rows, metric=metric), step="epoch"))
+        assert (chart.xlabel, chart.unit) == (step, "")
+
+
 def test_long_curves_are_thinned_out_and_keep_their_ends():
     (chart,) = drawn(with_curves(*(("relu", 0, step, float(step)) for step in range(5000))))
     places = [step for step, _ in chart.lines["relu"]]

@@ -6,7 +6,7 @@ from sklearn.utils.class_weight import compute_class_weight
 from torch import nn
 
 from arelu_meta.data.imageset import ImageSet
-from arelu_meta.training.losses import Selection, count_correct, cross_entropy, dice_loss
+from arelu_meta.training.losses import Selection, count_correct, cross_entropy, dice_loss, mean_loss, thinned
 
 
 def selected(scores: list[float | None], selection: Selection | None = None, start: int = 0) -> Selection:
@@ -96,3 +96,33 @@ def test_correct_answers_of_a_classifier_and_none_of_a_segmenter():
     logits = torch.tensor([[2.0, 1.0], [0.0, 1.0], [3.0, 0.0]])
     assert count_correct(logits, torch.tensor([0, 1, 1])).item() == 2
     assert count_correct(torch.ones(2, 1, 4, 4), torch.ones(2, 1, 4, 4)).isnan()
+
+
+def test_loss_of_a_set_counts_batches_by_their_images():
+    """Losses 1, 2, 3, 4, 5 in batches of 2: (2 * 1.5 + 2 * 3.5 + 5) / 5, which is the mean, in whatever batches."""
+    images = ImageSet("five", torch.zeros(5, 1, 1, 1, dtype=torch.uint8), torch.zeros(5).long(), ("a",))
+    output = torch.arange(1.0, 6.0).view(5, 1)
+    for batch_size in (1, 2, 5, 64):
+        assert mean_loss(lambda x, _: x.mean(), output, images, batch_size=batch_size) == pytest.approx(3)
+
+
+def test_dice_loss_of_a_set_is_the_mean_of_its_batches():
+    """Sure answers: slice 0 right (1 - 3 / 3 = 0), slice 1 of two pixels missed (1 - 1 / 3); a batch each, or one."""
+    masks = torch.tensor([[1, 0], [1, 1]], dtype=torch.uint8).view(2, 1, 1, 2)
+    images = ImageSet("two", torch.zeros(2, 1, 1, 2, dtype=torch.uint8), torch.zeros(2).long(), ("a",), masks=masks)
+    output = torch.tensor([[90.0, -90.0], [-90.0, -90.0]]).view(2, 1, 1, 2)
+    assert mean_loss(dice_loss, output, images, batch_size=1) == pytest.approx((0 + 2 / 3) / 2)
+    assert mean_loss(dice_loss, output, images, batch_size=2) == pytest.approx(1 - 3 / 5)  # 1 overlap, 1 and 3 marked
+
+
+@pytest.mark.parametrize(("total", "stride"), [(1, 1), (1000, 1), (1001, 2), (9380, 10), (39100, 40)])
+def test_at_most_a_thousand_points_are_left(total: int, stride: int):
+    """20 epochs of MNIST are 9,380 steps: every tenth. Epoch by epoch or at once, the steps are the same."""
+    losses = [float(step) for step in range(1, total + 1)]
+    points = thinned(losses, done=0, total=total)
+    assert [step for step, _ in points] == list(range(stride, total + 1, stride))
+    assert len(points) <= 1000
+    assert points[-1][1] == pytest.approx(points[-1][0] - (stride - 1) / 2)  # mean of the last so many steps
+    half = total // 2
+    parts = [*thinned(losses[:half], done=0, total=total), *thinned(losses[half:], done=half, total=total)]
+    assert [step for step, _ in parts] == [step for step, _ in points]

@@ -61,6 +61,8 @@ def test_weights_are_those_of_separate_trainings(name: str, settings: dict[str, 
             assert torch.allclose(weights[key], value, rtol=0, atol=1e-10 if "lr" not in settings else 1e-6), key
         assert epoch.loss == pytest.approx(figures[place][-1].loss, abs=1e-5)
         assert epoch.accuracy == pytest.approx(figures[place][-1].accuracy)
+        assert epoch.step_losses == pytest.approx(figures[place][-1].step_losses, abs=1e-5)
+        assert len(epoch.step_losses) == 3
     assert not torch.equal(together[-1][0][1]["head.weight"], together[-1][1][1]["head.weight"])
 
 

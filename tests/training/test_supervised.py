@@ -302,6 +302,18 @@ def test_loss_of_an_epoch_counts_every_image_once():
     assert math.isclose(epoch.loss, wanted, rel_tol=1e-5)
 
 
+@pytest.mark.parametrize("accumulate", [1, 2, 3])
+def test_losses_of_the_steps(accumulate: int):
+    """Batches of 8, 8, 6 at next to no learning rate: each by itself, 16 and 6 together, or all 22."""
+    epoch = next(iter(trainer(lr=1e-12, accumulate=accumulate).train()))
+    data, order = images(), torch.randperm(22, generator=torch.Generator().manual_seed(5))
+    steps = {1: (8, 8, 6), 2: (16, 6), 3: (22,)}[accumulate]
+    with torch.no_grad():
+        logits = network()(data.images.float() / 255)
+    wanted = [F.cross_entropy(logits[part], data.labels[part]).item() for part in order.split(steps)]
+    assert epoch.step_losses == pytest.approx(wanted, rel=1e-5)
+
+
 def trained_on_digits(**settings: Any) -> SupervisedTrainer:
     """One epoch of seven steps on real digits, in float64."""
     torch.manual_seed(0)

@@ -63,7 +63,7 @@ class ClassifyResult(SupervisedResult):
 
     def score_rows(self) -> list[tuple[str, str]]:
         """Give the lines of the report on accuracy, top 5 and chance."""
-        paper = self.spec.evaluation.protocol == "paper"
+        paper = self.spec.evaluation.final != "test"
         label = "best test epoch" if paper else "test accuracy"
         rows = [(label, f"{self.test.percent()}, 95 % interval over the test images")]
         if paper:

@@ -3,7 +3,7 @@
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from arelu_meta.console import progress
 from arelu_meta.data.augment import augment
@@ -16,9 +16,9 @@ from arelu_meta.kinds.classify.spec import ClassifySpec
 from arelu_meta.kinds.execution import TrainingExecution
 from arelu_meta.kinds.networks import build_classifier, check_logits
 from arelu_meta.kinds.results import name_of
-from arelu_meta.kinds.sections import OptimizationSection
 from arelu_meta.kinds.session import load_split, machine
 from arelu_meta.kinds.supervised import Measure, Prepared, run_supervised
+from arelu_meta.kinds.supervised_spec import OptimizationSection
 from arelu_meta.metrics import accuracy
 from arelu_meta.seeding import generator
 from arelu_meta.training.losses import Loss, cross_entropy
@@ -53,7 +53,7 @@ def prepare(
             spec.data,
             root=execution.data_root or None,
             shape=spec.fit,
-            train_on_validation=spec.evaluation.monitored is None,
+            train_on_validation=not spec.evaluation.validates,
         ).to(device)
     if len(split.train.class_names) < 2:
         raise InputError(f"{spec.data.dataset} has one class alone ({split.train.class_names[0]}); give two at least")
@@ -74,16 +74,20 @@ def prepare(
 def accuracy_measure(loss: Loss, *, result: type[ClassifyResult] = ClassifyResult) -> Measure:
     """Give the measure of a classifier: accuracy, and a result with the logits of the test images."""
 
-    def outputs(network: nn.Module, test: ImageSet) -> dict[str, Any]:
-        logits = predict(network, test).numpy()
-        return {"class_names": test.class_names, "labels": test.labels.cpu().numpy(), "logits": logits}
+    def outputs(logits: Tensor, test: ImageSet) -> dict[str, Any]:
+        return {"class_names": test.class_names, "labels": test.labels.cpu().numpy(), "logits": logits.numpy()}
 
-    return Measure("accuracy", "accuracy", loss, accuracy_on, result, outputs)
+    return Measure("accuracy", "accuracy", loss, accuracy_of, result, outputs)
+
+
+def accuracy_of(logits: Tensor, images: ImageSet) -> float:
+    """Share of correct answers among logits on the CPU, one row for each image of a set."""
+    return accuracy(logits, images.labels.cpu()).item()
 
 
 def accuracy_on(network: nn.Module, images: ImageSet) -> float:
     """Share of correct answers on a set."""
-    return accuracy(predict(network, images), images.labels.cpu()).item()
+    return accuracy_of(predict(network, images), images)
 
 
 def classifier_trainer(

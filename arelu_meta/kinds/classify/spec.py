@@ -2,14 +2,8 @@
 
 from typing import Literal
 
-from arelu_meta.kinds.sections import (
-    DataSection,
-    InputSection,
-    NetworkSection,
-    OptimizationSection,
-    SelectionSection,
-    SupervisedSpec,
-)
+from arelu_meta.kinds.sections import DataSection, InputSection, NetworkSection
+from arelu_meta.kinds.supervised_spec import OptimizationSection, SelectionSection, SupervisedSpec
 
 
 class ClassifySpec(SupervisedSpec):

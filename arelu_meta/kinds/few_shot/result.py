@@ -94,7 +94,7 @@ class FewShotResult(Result):
         if not self.verified:
             rows.append(UNVERIFIED)
         if spec.evaluation.protocol == "paper":
-            note = "the published measure: no held-out data, the maximum over training batches"
+            note = "the published measure: the maximum over training batches; nothing is held back to validate"
             rows.insert(0, ("best train batch", f"{100 * self.best_batch_accuracy:.2f} %, {note}"))
         elif self.selected_iteration:
             chosen = f"iteration {self.selected_iteration} of {spec.training.iterations}"

@@ -16,7 +16,6 @@ from arelu_meta import learners
 from arelu_meta.activations.parameters import activation_values
 from arelu_meta.analysis.speed import speed_metrics
 from arelu_meta.console import progress
-from arelu_meta.data import splits
 from arelu_meta.data.episodes import Episode, EpisodeSampler
 from arelu_meta.data.splits import Split
 from arelu_meta.errors import InputError
@@ -51,10 +50,13 @@ class MetaTraining:
 def run_few_shot(spec: FewShotSpec, execution: EpisodeExecution, bar: progress.Bar) -> FewShotResult:
     """Train and test; everything that wrong input can break is built before a run is opened in the store."""
     with machine(execution) as device:
-        split = load_split(spec.data, root=execution.data_root or None, shape=spec.fit).to(device)
+        paper = spec.evaluation.protocol == "paper"  # nothing is selected, so all that is not tested trains
+        root = execution.data_root or None
+        split = load_split(spec.data, root=root, shape=spec.fit, train_on_validation=paper).to(device)
         images, episode = split.train, spec.episode
         sizes = {"train": {"ways": episode.train_ways or episode.ways, "queries": spec.train_queries}}
-        sizes |= {part: {"ways": episode.ways, "queries": episode.test_queries} for part in ("validation", "test")}
+        tested = {"ways": episode.ways, "queries": episode.test_queries}
+        sizes |= {"test": tested} if paper else {"validation": tested, "test": tested}
         samplers = {
             part: EpisodeSampler(getattr(split, part), shots=episode.shots, **size) for part, size in sizes.items()
         }
@@ -79,7 +81,7 @@ def run_few_shot(spec: FewShotSpec, execution: EpisodeExecution, bar: progress.B
                 "transductive": str(learner.transductive),
                 **({"one_by_one": note} if (note := learner.note) else {}),
             },
-            datasets={part: getattr(split, part) for part in splits.SUBSETS},
+            datasets={part: getattr(split, part) for part in samplers},
             split=split,
         ) as session:
             return _train_and_test(spec, learner, samplers, split, session)
@@ -109,10 +111,14 @@ def _train_and_test(
 ) -> FewShotResult:
     sizes = {"validation": spec.evaluation.validation_episodes, "test": spec.evaluation.test_episodes}
     seed = spec.data.split_seed  # the same for every run seed and every arm, so that episodes can be paired
-    fixed = {part: samplers[part].draw(size, generator(seed, f"episodes/{part}")) for part, size in sizes.items()}
+    fixed = {
+        part: samplers[part].draw(size, generator(seed, f"episodes/{part}"))
+        for part, size in sizes.items()
+        if part in samplers
+    }
     training = MetaTraining()
     if learners.entry(spec.training.method).needs_training:
-        training = _train(spec, learner, samplers, fixed["validation"], session)
+        training = _train(spec, learner, samplers, fixed.get("validation"), session)
     train_seconds = session.seconds
     chunks, accuracies = fixed["test"].split(60), list[Tensor]()
     with session.bar("test", len(chunks)) as advance:
@@ -143,10 +149,14 @@ def _train_and_test(
 
 
 def _train(
-    spec: FewShotSpec, learner: Learner, samplers: dict[str, EpisodeSampler], validation: Tensor, session: Session
+    spec: FewShotSpec,
+    learner: Learner,
+    samplers: dict[str, EpisodeSampler],
+    validation: Tensor | None,
+    session: Session,
 ) -> MetaTraining:
     """Run the outer loop; under the sound protocol, end with the parameters that validate best."""
-    state, training, sound = learner.state(), MetaTraining(), spec.evaluation.protocol == "sound"
+    state, training = learner.state(), MetaTraining()
     optimizer = make_optimizer(learner, spec.training.outer_lr)
     random = generator(spec.seed, "episodes/train")
     next_episodes = _training_episodes(spec, samplers["train"], random)
@@ -173,7 +183,7 @@ def _train(
             training.done = step.number
             training.curves["train"].append((step.number, step.accuracy))
             due = step.number % spec.evaluation.validate_every == 0 or step.number == iterations
-            if due and sound:
+            if due and validation is not None:
                 score = values["validation/accuracy"] = validate(learner, samplers["validation"], validation)
                 training.curves.setdefault("validation", []).append((step.number, score))
                 if score > training.best:
@@ -183,7 +193,7 @@ def _train(
             if due:
                 session.save(_checkpoint(training, state, optimizer, random))
             advance(f"loss {step.loss:.3f}  accuracy {100 * step.accuracy:.1f} %")
-    if sound:
+    if validation is not None:
         state.load_state_dict(training.best_state)
     else:
         training.selected = iterations

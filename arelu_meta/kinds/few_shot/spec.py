@@ -96,7 +96,7 @@ class EvaluationSection(Section):
     """How the result is measured."""
 
     protocol: Protocol = "sound"
-    """sound: held-out data, selected on validation, tested once; paper: as published, best training batch"""
+    """sound: selected on validation, tested once; paper: as published, all training images, best training batch"""
     test_episodes: Annotated[int, Field(ge=2)] = 600
     """fixed test episodes"""
     validation_episodes: Annotated[int, Field(ge=2)] = 100

@@ -55,9 +55,10 @@ def prepare(spec: FineTuneSpec, *, root: str | None = None) -> tuple[Split, Asse
     images = data.load(spec.data.dataset, root=root, **spec.data.dataset_options)
     if len(images.class_names) < 2:
         raise InputError(f"{images.name} has one class, {images.class_names[0]!r}; a classifier needs two or more")
+    split = divide(images, spec.data)
     split = splits.limit(
         images,
-        divide(images, spec.data),
+        split if spec.evaluation.validates else splits.joined(images, split),
         train=spec.data.limit_train,
         test=spec.data.limit_test,
         train_per_class=spec.amount.train_per_class,
@@ -67,7 +68,7 @@ def prepare(spec: FineTuneSpec, *, root: str | None = None) -> tuple[Split, Asse
     section, given = spec.network, spec.input
     assembled = assemble(
         section.model,
-        images=split.validation,
+        images=split.validation if len(split.validation) else split.train,
         weights=section.weights,
         model_options=section.model_options,
         head=section.head,

@@ -6,17 +6,8 @@ from pydantic import Field, model_validator
 
 from arelu_meta import activations
 from arelu_meta.errors import InputError
-from arelu_meta.kinds.sections import (
-    DataSection,
-    ImageShapeSection,
-    MeasureSection,
-    OptimizationSection,
-    Option,
-    OptionalCount,
-    Section,
-    SupervisedSpec,
-    registered,
-)
+from arelu_meta.kinds.sections import DataSection, ImageShapeSection, Option, OptionalCount, Section, registered
+from arelu_meta.kinds.supervised_spec import MeasureSection, OptimizationSection, SupervisedSpec
 from arelu_meta.registry import is_target
 
 OWN = "own"  # the activations that the network comes with

@@ -8,6 +8,7 @@ from matplotlib.figure import Figure
 from arelu_meta.console.tables import text_table
 from arelu_meta.data.imageset import ImageSet
 from arelu_meta.kinds.results import SupervisedResult
+from arelu_meta.kinds.segment.spec import SegmentSpec
 from arelu_meta.pictures.figures import overlay_figure
 from arelu_meta.training.supervised import predict
 
@@ -16,6 +17,7 @@ from arelu_meta.training.supervised import predict
 class SegmentResult(SupervisedResult):
     """A trained network and the Dice coefficient of each test patient's volume."""
 
+    spec: SegmentSpec
     patients: dict[str, float]
     slices: dict[str, int]
 
@@ -49,8 +51,9 @@ class SegmentResult(SupervisedResult):
 
     def score_rows(self) -> list[tuple[str, str]]:
         """Give the line of the report on the Dice coefficient."""
-        label = "best test epoch" if self.spec.evaluation.protocol == "paper" else "test Dice"
-        return [(label, f"{100 * self.dice:.2f} %, mean over {len(self.patients)} patients' volumes")]
+        label = "best test epoch" if self.spec.evaluation.final != "test" else "test Dice"
+        part = ", each prediction cut to its largest part" if self.spec.volumes.largest_component else ""
+        return [(label, f"{100 * self.dice:.2f} %, mean over {len(self.patients)} patients' volumes{part}")]
 
     def table(self) -> str:
         """Dice coefficient and slices of every patient."""

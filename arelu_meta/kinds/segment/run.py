@@ -1,14 +1,17 @@
 """One segmentation run: a network on image and mask pairs, judged patient by patient."""
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from arelu_meta.console import progress
 from arelu_meta.data.batches import MaskBatches
 from arelu_meta.data.imageset import ImageSet
 from arelu_meta.data.splits import Split
+from arelu_meta.data.volumes import prepare_volumes, slice_weights
 from arelu_meta.errors import InputError
 from arelu_meta.kinds.execution import TrainingExecution
 from arelu_meta.kinds.networks import build_segmenter, check_logits
@@ -17,10 +20,12 @@ from arelu_meta.kinds.segment.result import SegmentResult
 from arelu_meta.kinds.segment.spec import SegmentSpec
 from arelu_meta.kinds.session import load_split, machine
 from arelu_meta.kinds.supervised import Measure, Prepared, run_supervised
-from arelu_meta.metrics import volume_dice
+from arelu_meta.metrics import largest_component, volume_dice
 from arelu_meta.seeding import generator
 from arelu_meta.training.losses import dice_loss
 from arelu_meta.training.supervised import SupervisedTrainer, predict
+
+BATCH = 32  # slices that are marked at once when a network is judged
 
 
 def run_segment(
@@ -51,12 +56,18 @@ def prepare(
             spec.data,
             root=execution.data_root or None,
             shape=spec.fit,
-            train_on_validation=spec.evaluation.monitored is None,
+            train_on_validation=not spec.evaluation.validates,
+            prepare=_volume_preparation(spec) if spec.volumes.prepares else None,
         ).to(device)
-    affine = spec.training.augment == "affine"
-    batches = MaskBatches(split.train, spec.training.batch_size, generator(spec.seed, "batches"), affine=affine)
-    if split.train.groups is None:
+    if split.train.groups is None and split.train.masks is not None:
         raise InputError(f"{split.train.name} names no patients, and the result is judged patient by patient")
+    batches = MaskBatches(
+        split.train,
+        spec.training.batch_size,
+        generator(spec.seed, "batches"),
+        affine=spec.training.augment == "affine",
+        weights=slice_weights(split.train) if spec.volumes.draw_by_area else None,
+    )
     network = build_segmenter(spec.network, split.train, seed=spec.seed).to(device)
     check_logits(network, split.train, (1, *split.train.image_size), spec.network.backbone)
     trainer = SupervisedTrainer(
@@ -68,27 +79,47 @@ def prepare(
         compile=execution.compile,
         fused=execution.fused,
     )
-    measure = Measure("dice", "Dice", dice_loss, mean_dice, SegmentResult, volume_outputs)
-    return Prepared(split, trainer, measure)
+    largest = spec.volumes.largest_component
+    score, outputs = partial(mean_dice, largest=largest), partial(volume_outputs, largest=largest)
+    return Prepared(split, trainer, Measure("dice", "Dice", dice_loss, score, SegmentResult, outputs, batch=BATCH))
 
 
-def patient_dice(network: nn.Module, images: ImageSet) -> dict[str, float]:
-    """Dice coefficient of each patient's volume, by name."""
+def _volume_preparation(spec: SegmentSpec) -> Callable[[ImageSet], ImageSet]:
+    """What is done with the slices of each patient before they are divided."""
+    return partial(
+        prepare_volumes,
+        image_size=spec.fit.image_size,
+        drop_ends=spec.volumes.drop_ends,
+        crop=spec.volumes.crop_volumes,
+        percentiles=spec.volumes.percentiles,
+        standardise=spec.volumes.standardise_volumes,
+    )
+
+
+def patient_dice(network: nn.Module, images: ImageSet, *, largest: bool = False) -> dict[str, float]:
+    """Dice coefficient of each patient's volume, by name; with `largest`, of the largest part of what is predicted."""
+    return _dice_of(predict(network, images, batch=BATCH), images, largest=largest)
+
+
+def _dice_of(logits: Tensor, images: ImageSet, *, largest: bool) -> dict[str, float]:
     if images.masks is None or images.groups is None:
         raise InputError(f"{images.name} has no masks or names no patients")
-    predicted = predict(network, images, batch=32) > 0
-    scores = volume_dice(predicted, images.masks.cpu().bool(), images.groups.cpu())
+    predicted, groups = logits > 0, images.groups.cpu()
+    for patient in groups.unique() if largest else ():
+        slices = groups == patient
+        predicted[slices, 0] = largest_component(predicted[slices, 0])  # (slices, H, W)
+    scores = volume_dice(predicted, images.masks.cpu().bool(), groups)
     return {images.group_names[number]: score for number, score in scores.items()}
 
 
-def mean_dice(network: nn.Module, images: ImageSet) -> float:
-    """Dice coefficient, mean over patients."""
-    by_patient = patient_dice(network, images)
+def mean_dice(logits: Tensor, images: ImageSet, *, largest: bool = False) -> float:
+    """Dice coefficient of what is marked, mean over patients."""
+    by_patient = _dice_of(logits, images, largest=largest)
     return sum(by_patient.values()) / len(by_patient)
 
 
-def volume_outputs(network: nn.Module, test: ImageSet) -> dict[str, Any]:
+def volume_outputs(logits: Tensor, test: ImageSet, *, largest: bool = False) -> dict[str, Any]:
     """Give Dice coefficient and number of slices by patient: the fields of a result."""
-    patients = patient_dice(network, test)
+    patients = _dice_of(logits, test, largest=largest)
     counts = torch.bincount(test.groups.cpu()) if test.groups is not None else torch.zeros(0)
     return {"patients": patients, "slices": {name: int(counts[test.group_names.index(name)]) for name in patients}}

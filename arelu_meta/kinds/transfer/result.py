@@ -43,7 +43,7 @@ class TransferResult(Result):
         rows = [(setting.replace("_", " "), estimate.percent()) for setting, estimate in self.rows().items()]
         rows.append(("intervals", "95 %, over the test images of the target, for these networks alone"))
         if spec.evaluation.protocol == "paper":
-            rows.append(("protocol", "as published: the best epoch so far, chosen on the test images themselves"))
+            rows.append(("protocol", "as published: all training images, the best epoch so far on the test images"))
         else:
             rows.append(("protocol", "after that many epochs; nothing is selected on the test images"))
         if not self.verified:

@@ -16,15 +16,17 @@ from arelu_meta.errors import InputError
 from arelu_meta.kinds.classify.run import accuracy_on, classifier_trainer
 from arelu_meta.kinds.execution import Execution
 from arelu_meta.kinds.networks import build_classifier, check_classifier
-from arelu_meta.kinds.sections import InputSection, OptimizationSection
+from arelu_meta.kinds.sections import InputSection
 from arelu_meta.kinds.session import Session, inputs_of_run, machine, open_session, with_pixels
-from arelu_meta.kinds.supervised import training_stage
+from arelu_meta.kinds.supervised import log_step_losses, training_stage
+from arelu_meta.kinds.supervised_spec import OptimizationSection
 from arelu_meta.kinds.transfer.result import TransferResult
 from arelu_meta.kinds.transfer.spec import STAGES, DomainsSection, TransferSpec
 from arelu_meta.pictures.figures import activation_curves, training_curve
 from arelu_meta.runtime import processes
 from arelu_meta.store.tracking import Tracker
-from arelu_meta.training.supervised import SupervisedTrainer
+from arelu_meta.training.losses import mean_loss
+from arelu_meta.training.supervised import SupervisedTrainer, predict
 
 
 @dataclass
@@ -43,7 +45,9 @@ def run_transfer(spec: TransferSpec, execution: Execution, bar: progress.Bar) ->
     root = execution.data_root or None
     with machine(execution) as device:
         source, target = (
-            load_domain(name, spec.domains, spec.fit, root).to(device)
+            load_domain(name, spec.domains, spec.fit, root, train_on_validation=not spec.evaluation.validates).to(
+                device
+            )
             for name in (spec.domains.source, spec.domains.target)
         )
         _check_same_problem(source, target)
@@ -81,7 +85,9 @@ def run_transfer(spec: TransferSpec, execution: Execution, bar: progress.Bar) ->
             return result
 
 
-def load_domain(name: str, section: DomainsSection, shape: InputSection, root: str | None) -> Split:
+def load_domain(
+    name: str, section: DomainsSection, shape: InputSection, root: str | None, *, train_on_validation: bool = False
+) -> Split:
     """Read a set, make it fit the network, and divide it as published, or by image where it has no parts of its own."""
     images = fit_images(
         data.load(name, root=root), channels=shape.channels, image_size=shape.image_size, resize=shape.resize
@@ -89,6 +95,8 @@ def load_domain(name: str, section: DomainsSection, shape: InputSection, root: s
     published = {"train", "test"} <= set(images.subsets)
     divide = splits.published if published else splits.by_image
     split = divide(images, validation=section.validation, seed=section.split_seed)
+    if train_on_validation:
+        split = splits.joined(images, split)
     return with_pixels(split, shape.normalise)
 
 
@@ -153,6 +161,11 @@ def _run_stage(
             score = accuracy_on(trainer.tested, split.test)
             curve.append((epoch.number, score))
             values = {f"{stage}/loss": epoch.loss, f"{stage}/test_accuracy": score}
+            if len(split.validation):
+                output, batch_size = predict(trainer.tested, split.validation), trainer.batches.batch_size
+                loss = mean_loss(trainer.loss, output, split.validation, batch_size=batch_size)
+                values[f"{stage}/validation_loss"] = loss
+            log_step_losses(session.tracker, stage, epoch, trainer.epochs)
             if stage == "finetune":
                 values |= activation_values(trainer.network)
             session.tracker.log_metrics(values, epoch.number)

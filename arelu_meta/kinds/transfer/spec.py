@@ -9,17 +9,14 @@ from arelu_meta.kinds.sections import (
     Count,
     DatasetName,
     InputSection,
-    MeasureSection,
     NetworkSection,
-    OptimizationSection,
     Rate,
     Section,
     Share,
     Spec,
     SplitSeed,
-    SupervisedSpec,
-    check_training,
 )
+from arelu_meta.kinds.supervised_spec import MeasureSection, OptimizationSection, SupervisedSpec, check_training
 
 STAGES = ("pretrain", "scratch", "finetune")
 
@@ -32,9 +29,9 @@ class DomainsSection(Section):
     target: DatasetName
     """image set to fine-tune on"""
     validation: Share = 0.1
-    """share of the training images left aside: epochs are fixed, so that nothing is selected on them"""
+    """share of the training images held back for a validation loss, by which nothing is chosen; protocol paper: none"""
     split_seed: SplitSeed = 0
-    """draws what is left aside and, where a set has no published test images, what is tested on"""
+    """draws what is held back and, where a set has no published test images, what is tested on"""
 
 
 class PretrainingSection(Section):
@@ -69,7 +66,8 @@ class TransferSpec(Spec):
         check_training(self.training, self.evaluation, augments=SupervisedSpec.augments)
         if not self.report_epochs or max(self.report_epochs) > self.training.epochs or min(self.report_epochs) < 1:
             raise InputError(
-                f"report_epochs {self.report_epochs} must lie between 1 and epochs = {self.training.epochs}"
+                f"report_epochs {self.report_epochs} must lie between 1 and epochs = {self.training.epochs}; "
+                f"name others by `report_epochs`"
             )
         if self.training.patience is not None:
             raise InputError("patience ends a training early, and a transfer has fixed epochs; leave `patience` out")
@@ -83,7 +81,8 @@ class TransferSpec(Spec):
         """Name the metrics of a run that can be judged, drawn or chosen by."""
         from arelu_meta.analysis.speed import speed_names  # and pandas, which reading a spec does without
 
-        stages = {f"{stage}/{name}" for stage in STAGES for name in ("loss", "test_accuracy")}
+        names = ("loss", "loss_by_step", "test_accuracy", *(["validation_loss"] if self.evaluation.validates else []))
+        stages = {f"{stage}/{name}" for stage in STAGES for name in names}
         stages |= speed_names("finetune/test_accuracy", "epochs")
         final = self.evaluation.final
         rows = {f"{final}/finetune_{epoch}" for epoch in self.report_epochs}

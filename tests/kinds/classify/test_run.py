@@ -42,6 +42,14 @@ def test_a_whole_run_is_in_the_store(store_uri):
     assert history["test/n"] == [(3, len(split.test))]
     assert history["test/accuracy_top5"] == [(3, pytest.approx(result.top5))]
     assert not any(key.startswith("paper") for key in history)
+    # 120 images in batches of 32 are four steps an epoch, and their mean by images the loss of the epoch
+    assert [step for step, _ in history["train/loss_by_step"]] == list(range(1, 13))
+    steps = np.array([loss for _, loss in history["train/loss_by_step"]]).reshape(3, 4)
+    np.testing.assert_allclose(steps @ [32, 32, 32, 24] / 120, [loss for _, loss in history["train/loss"]], rtol=1e-5)
+    with torch.no_grad():
+        logits = result.network.eval()(split.validation.pixels(torch.arange(len(split.validation))))
+    loss = torch.nn.functional.cross_entropy(logits, split.validation.labels).item()
+    assert dict(history["validation/loss"])[result.selected_epoch] == pytest.approx(loss, rel=1e-5)
     assert {
         "spec.json",
         "predictions.csv",
@@ -70,13 +78,39 @@ def test_the_best_on_validation_is_tested(store_uri):
 
 @pytest.mark.usefixtures("no_model")
 def test_the_paper_selects_on_test_and_says_so(store_uri):
+    """Of 20 images of each digit 4 test, and the other 160 train: none is held back to validate."""
     result = run(classify_spec(evaluation={"protocol": "paper"}))
+    stored = MlflowClient(store_uri).get_run(result.run_id)
+    assert {item.dataset.name for item in stored.inputs.dataset_inputs} == {"tiny_digits/train", "tiny_digits/test"}
+    split = load_split(result.spec.data, shape=result.spec.fit, train_on_validation=True)
+    assert (len(split.train), stored.data.tags["data_digest"]) == (160, split.train.digest)
+    assert "of 3; no images are held back to validate, all of them were trained on" in result.report()
     history = metric_history(store_uri, result.run_id)
-    assert "validation/accuracy" not in history
+    assert not any(name.startswith("validation/") for name in history)
+    assert [step for step, _ in history["test/loss"]] == [1, 2, 3]
     assert "test/n" not in history
     best = max(score for _, score in history["test/accuracy"])
     assert history["paper/best_epoch_test/accuracy"] == [(3, pytest.approx(best))]
-    assert MlflowClient(store_uri).get_run(result.run_id).data.tags["protocol"] == "paper"
+    assert stored.data.tags["protocol"] == "paper"
+
+
+@pytest.mark.usefixtures("no_model")
+def test_the_paper_without_a_choice_tests_every_epoch_and_reports_the_last(store_uri, monkeypatch):
+    """Scores 0.9, 0.2, 0.3 on the test images: 0.9 is not taken, and the weights are those of the third epoch."""
+    scores = iter([0.9, 0.2, 0.3])
+    spec = classify_spec(evaluation={"protocol": "paper", "select": "last"})
+    with monkeypatch.context() as patched:
+        patched.setattr("arelu_meta.kinds.classify.run.accuracy_of", lambda *_: next(scores))
+        result = run(spec)
+    history = metric_history(store_uri, result.run_id)
+    assert history["test/accuracy"][:2] == [(1, 0.9), (2, 0.2)]
+    assert [value for step, value in history["test/accuracy"] if step == 3] == pytest.approx(
+        sorted([0.3, result.test.mean])
+    )
+    assert not any(name.startswith("paper/") for name in history)
+    assert result.selected_epoch == 3
+    assert same_weights(result.network, run(classify_spec(evaluation={"select": "last"})).network)
+    assert result.headline.startswith("test accuracy ")
 
 
 @pytest.mark.usefixtures("store", "no_model")
@@ -95,7 +129,7 @@ def test_the_last_epoch_where_nothing_is_chosen(store_uri):
     history = metric_history(store_uri, result.run_id)
     assert "validation/accuracy" not in history
     assert result.selected_epoch == 3
-    assert "nothing: tested after epoch 3; the validation images were trained on too" in result.report()
+    assert "nothing: tested after epoch 3; no images are held back to validate" in result.report()
     stored = MlflowClient(store_uri).get_run(result.run_id)
     assert {item.dataset.name for item in stored.inputs.dataset_inputs} == {"tiny_digits/train", "tiny_digits/test"}
     split = load_split(result.spec.data, shape=result.spec.fit, train_on_validation=True)

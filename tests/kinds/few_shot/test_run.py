@@ -212,6 +212,25 @@ def test_paper_protocol_draws_from_a_pool_with_as_many_queries_as_shots(tiny_spe
         assert batch.support_x.shape[1] == batch.query_x.shape[1] == 5 * 3
 
 
+@pytest.mark.usefixtures("memory")
+def test_paper_protocol_holds_nothing_back_to_validate(tiny_spec: SpecMaker, monkeypatch: pytest.MonkeyPatch):
+    """Of every digit's images a fifth tests; under `sound` another fifth validates."""
+    sizes = {}
+    for protocol in ("sound", "paper"):
+        made = []
+        build = EpisodeSampler.__init__
+
+        def noted(self: EpisodeSampler, images: ImageSet, made: list = made, build: Callable = build, **size: Any):
+            made.append(len(images))
+            build(self, images, **size)
+
+        monkeypatch.setattr(EpisodeSampler, "__init__", noted)
+        run(tiny_spec(evaluation={"protocol": protocol}), CPU)
+        monkeypatch.setattr(EpisodeSampler, "__init__", build)
+        sizes[protocol] = made
+    assert sizes == {"sound": [1079, 359, 359], "paper": [1438, 359]}
+
+
 def test_paper_protocol_reports_the_best_training_batch(tiny_spec: SpecMaker, memory: list):
     result = run(tiny_spec(training={"iterations": 5}, evaluation={"protocol": "paper"}), CPU)
     logged = [value for _, value in memory[0].series["train/accuracy"]]

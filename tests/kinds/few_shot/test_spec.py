@@ -1,5 +1,8 @@
 """What decides the identity of a meta-learning run."""
 
+import hashlib
+import json
+
 import pytest
 
 from arelu_meta import learners
@@ -40,6 +43,19 @@ def test_pixels_and_shape_of_images_count_where_they_are_not_as_before():
     changes = ({"normalise": "unit"}, {"normalise": "none"}, {"image_size": 32}, {"channels": 3}, {"resize": "crop"})
     assert len({FewShotSpec(**spec, fit=fit).identity for fit in ({}, *changes)}) == 6
     assert FewShotSpec(**spec, fit={"normalise": "standardise"}).identity == FewShotSpec(**spec).identity
+
+
+def test_runs_that_held_images_back_under_the_paper_are_others():
+    """The identity at commit b55926e, when a share of the training images was left to validate, is not taken up."""
+    spec = FewShotSpec(task="t", data={"dataset": "digits"}, evaluation={"protocol": "paper"})
+    content = spec.model_dump(mode="json", exclude={"summary", "fit"})
+    for later in ("head", "episode_clip", "outer_clip"):
+        del content["training"][later]
+    before = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+    content["evaluation"]["protocol"] = "sound"
+    sound = FewShotSpec(task="t", data={"dataset": "digits"})
+    assert sound.identity == hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+    assert spec.identity != before
 
 
 def test_identities_of_earlier_runs_stand():

@@ -151,6 +151,11 @@ def test_a_target_without_parts_is_divided_by_image():
     assert torch.equal(published.indices["test"], torch.arange(0, 200, 5))
 
 
+def test_the_paper_trains_on_all_that_is_not_tested():
+    split, _ = prepare(finetune_spec(evaluation={"protocol": "paper"}))
+    assert [len(getattr(split, part)) for part in splits.SUBSETS] == [160, 0, 40]
+
+
 def test_the_weights_are_part_of_the_identity(weights):
     assert finetune_spec().identity != finetune_spec(network={"weights": weights}).identity
 

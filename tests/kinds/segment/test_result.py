@@ -8,7 +8,7 @@ from tests.supervised_runs import segment_spec
 
 
 def made(**given: Any) -> SegmentResult:
-    sections = {name: given.pop(name) for name in ("evaluation",) if name in given}
+    sections = {name: given.pop(name) for name in ("evaluation", "volumes") if name in given}
     values = {
         "spec": segment_spec(**sections),
         "network": nn.Identity(),
@@ -47,6 +47,11 @@ def test_sound_report():
         ["bob", "60.00", "4"],
         ["cat", "30.00", "1"],
     ]
+
+
+def test_what_is_judged_is_said():
+    text = made(volumes={"largest_component": True}).report()
+    assert "60.00 %, mean over 3 patients' volumes, each prediction cut to its largest part\n" in text
 
 
 def test_paper_report():

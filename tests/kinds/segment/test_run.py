@@ -1,15 +1,23 @@
+import hashlib
+import json
+
 import mlflow
 import pytest
 import torch
 from mlflow import MlflowClient
 from torch import nn
 
+from arelu_meta.data import splits
+from arelu_meta.data.imageset import ImageSet
+from arelu_meta.data.volumes import prepare_volumes
 from arelu_meta.errors import InputError
 from arelu_meta.kinds import run
+from arelu_meta.kinds.command import read_flags
 from arelu_meta.kinds.execution import Execution
 from arelu_meta.kinds.segment.run import patient_dice
-from arelu_meta.kinds.session import load_split
+from arelu_meta.kinds.session import divide, load_split
 from arelu_meta.store.run_folder import RunFolder
+from arelu_meta.training.losses import dice_loss
 from tests.supervised_runs import artifacts, interrupted_after, no_model, same_weights, segment_spec
 from tests.tiny_images import DIGITS, discs
 from tests.tiny_runs import MLFLOW_WARNINGS, metric_history
@@ -31,6 +39,69 @@ def test_dice_of_each_patient():
     assert all(score == pytest.approx(58 / 285) for score in scores.values())
 
 
+def test_dice_of_the_largest_part():
+    """The disc of 29 pixels, and 4 more in a corner: 58 / 62 of each slice, or 1 where the corner is left out."""
+
+    class DiscAndCorner(nn.Module):
+        def forward(self, x):
+            marked = x - 0.5
+            marked[:, :, :2, :2] = 1
+            return marked
+
+    assert list(patient_dice(DiscAndCorner(), discs()).values()) == [pytest.approx(58 / 62)] * 6
+    assert list(patient_dice(DiscAndCorner(), discs(), largest=True).values()) == [1.0] * 6
+
+
+VOLUMES = {
+    "drop_ends": True,
+    "crop_volumes": True,
+    "percentiles": [10, 99],
+    "standardise_volumes": True,
+    "draw_by_area": True,
+    "largest_component": True,
+}
+
+
+@pytest.mark.usefixtures("no_model")
+def test_a_run_by_the_procedure_of_buda(store_uri, monkeypatch, tmp_path):
+    """Two of four slices are left of each patient; drawn slices and all come out of a checkpoint, too."""
+    spec = segment_spec(volumes=VOLUMES)
+    monkeypatch.setenv("ARELU_META_RUNS", str(tmp_path / "other"))
+    whole = run(spec)
+    assert list(whole.slices.values()) == [2]
+    stored = MlflowClient(store_uri).get_run(whole.run_id)
+    assert stored.data.params["percentiles"] == "(10.0, 99.0)"
+    options = {"drop_ends": True, "crop": True, "percentiles": (10, 99), "standardise": True}
+    split = load_split(spec.data, shape=spec.fit, prepare=lambda images: prepare_volumes(images, **options))
+    assert stored.data.tags["data_digest"] == split.train.digest
+    assert patient_dice(whole.network, split.test, largest=True) == pytest.approx(whole.patients)
+    monkeypatch.setenv("ARELU_META_RUNS", str(tmp_path / "runs"))
+    with pytest.raises(KeyboardInterrupt):
+        run(spec, bar=interrupted_after(1))
+    assert same_weights(run(spec, RESUME).network, whole.network)
+
+
+def test_the_task_holds_ten_of_110_patients_back_to_choose_and_ten_to_test():
+    """As many as in the procedure of Buda; under the paper's protocol the other hundred train."""
+    spec, _ = read_flags("segment", ["--task", "lgg"])
+    slices = torch.arange(110)
+    groups = {"groups": slices, "group_names": tuple(map(str, range(110)))}
+    images = ImageSet("lgg", torch.zeros(110, 1, 2, 2, dtype=torch.uint8), 0 * slices, ("any",), **groups)
+    split = divide(images, spec.data)
+    assert [len(getattr(split, part)) for part in splits.SUBSETS] == [90, 10, 10]
+    assert (spec.training.epochs, spec.evaluation.protocol) == (100, "sound")
+    assert spec.volumes.model_dump(mode="json") == VOLUMES
+
+
+def test_settings_of_volumes_count_where_they_are_not_as_before():
+    """Each makes another run; at their defaults the identity is the hash without them."""
+    content = segment_spec().model_dump(mode="json", exclude={"summary", "volumes"})
+    del content["network"]["backbone"]
+    assert segment_spec().identity == hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+    changed = {segment_spec(volumes={name: value}).identity for name, value in VOLUMES.items()}
+    assert len(changed | {segment_spec().identity}) == 1 + len(VOLUMES)
+
+
 def test_a_whole_run_is_in_the_store(store_uri):
     spec = segment_spec()
     result = run(spec)
@@ -44,6 +115,12 @@ def test_a_whole_run_is_in_the_store(store_uri):
     assert [step for step, _ in history["train/loss"]] == [1, 2, 3]
     assert [step for step, _ in history["validation/dice"]] == [1, 2, 3]
     assert "train/accuracy" not in history
+    # 16 slices of four patients in batches of 4; validation in batches of 4 too, which are one patient
+    assert [step for step, _ in history["train/loss_by_step"]] == list(range(1, 13))
+    with torch.no_grad():
+        logits = result.network.eval()(split.validation.pixels(torch.arange(4)))
+    loss = dice_loss(logits, split.validation.masks.float()).item()
+    assert dict(history["validation/loss"])[result.selected_epoch] == pytest.approx(loss, rel=1e-5)
     assert history["test/dice"] == [(3, pytest.approx(result.dice))]
     assert history["test/n"] == [(3, 1)]
     assert patient_dice(result.network, split.test) == pytest.approx(result.patients)
@@ -85,6 +162,9 @@ def test_it_learns():
 @pytest.mark.usefixtures("no_model")
 def test_the_paper_selects_on_test_and_says_so(store_uri):
     result = run(segment_spec(evaluation={"protocol": "paper"}))
+    split = load_split(result.spec.data, shape=result.spec.fit, train_on_validation=True)
+    assert len(split.train.groups.unique()) == 5  # of six patients, as the test has one
+    assert MlflowClient(store_uri).get_run(result.run_id).data.tags["data_digest"] == split.train.digest
     history = metric_history(store_uri, result.run_id)
     assert "validation/dice" not in history
     assert "test/n" not in history

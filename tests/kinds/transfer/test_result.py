@@ -71,5 +71,5 @@ def test_report():
         assert part in text
     assert "not verified" not in text
     paper = made("paper", verified=False).report()
-    assert "the best epoch so far, chosen on the test images themselves" in paper
+    assert "all training images, the best epoch so far on the test images" in paper
     assert "not verified" in paper

@@ -42,6 +42,13 @@ def test_a_whole_run_is_in_the_store(store_uri):
     for stage in ("pretrain", "scratch", "finetune"):
         assert [step for step, _ in history[f"{stage}/loss"]] == [1, 2]
         assert history[f"{stage}/test_accuracy"] == result.curves[stage]
+        # 140 images of the source and 140 or 150 of the target in batches of 32: five steps an epoch
+        assert [step for step, _ in history[f"{stage}/loss_by_step"]] == list(range(1, 11))
+        assert [step for step, _ in history[f"{stage}/validation_loss"]] == [1, 2]
+    with torch.no_grad():
+        logits = result.network.eval()(target.validation.pixels(torch.arange(len(target.validation))))
+    loss = torch.nn.functional.cross_entropy(logits, target.validation.labels).item()
+    assert history["finetune/validation_loss"][-1] == (2, pytest.approx(loss, rel=1e-5))
     assert result.n == 40
     for setting in SETTINGS:
         assert history[f"test/{setting}"] == [(2, pytest.approx(result.rows()[setting].mean))]
@@ -112,8 +119,15 @@ def test_the_running_mean_is_given_back_where_it_is_tested():
 @pytest.mark.usefixtures("no_model")
 def test_the_paper_reports_the_best_epoch_so_far(store_uri):
     result = run(transfer_spec(evaluation={"protocol": "paper"}, training={"epochs": 3}, report_epochs=[1, 3]))
+    source, target = (
+        load_domain(name, 0.1, InputSection(), None, train_on_validation=True) for name in (DIGITS, NEGATIVE)
+    )
+    assert (len(source.train), len(target.train)) == (160, 160)  # all of 200 but a fifth to test
+    tags = MlflowClient(store_uri).get_run(result.run_id).data.tags
+    assert (tags["source_digest"], tags["data_digest"]) == (source.train.digest, target.train.digest)
     scores = [score for _, score in result.curves["finetune"]]
     history = metric_history(store_uri, result.run_id)
+    assert not any("validation" in name for name in history)
     assert history["paper/best_epoch_test/finetune_1"] == [(3, pytest.approx(scores[0]))]
     assert history["paper/best_epoch_test/finetune_3"] == [(3, pytest.approx(max(scores)))]
     assert MlflowClient(store_uri).get_run(result.run_id).data.tags["protocol"] == "paper"
