@@ -51,7 +51,7 @@ def first_reaching(curve: Curve, level: float) -> float | None:
         The step, the first one where the curve starts at the level or above; None where it is never reached.
 
     Example:
-        >>> first_reaching([(0, 0.2), (1, 0.6), (2, 0.8)], 0.7), first_reaching([(0, 0.2), (1, 0.6)], 0.7)
+        >>> first_reaching([(0, 0.25), (1, 0.5), (2, 1.0)], 0.75), first_reaching([(0, 0.25), (1, 0.5)], 0.75)
         (1.5, None)
     """
     before: tuple[float, float] | None = None

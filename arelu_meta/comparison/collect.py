@@ -114,14 +114,7 @@ def collect_findings(
     table = runs_table(parent, ended)
     if ended and not runs:  # so that the report can say that none has a finite result
         table[[metric, *filter(None, [report.validation_metric])]] = math.nan
-    failure_metric = None
-    if is_speed(metric):
-        table = measured_runs(table, metric)
-        scores = (f"{metric.rpartition('/')[0]}/{name}" for name in ("accuracy", "test_accuracy", "dice"))
-        failure_metric = next((name for name in scores if name in table), None)
-    figures = pd.DataFrame(published).astype({"value": float}) if published else None
-    values = {label: {run.data.tags[tag] for run in runs if tag in run.data.tags} for label, tag in _FACTS.items()}
-    facts = {label: "; ".join(sorted(found)) for label, found in values.items() if found}  # where they differ, all
+    table, failure_metric = _by_speed(table, metric) if is_speed(metric) else (table, None)
     return Findings(
         name=experiment.experiment,
         title=experiment.title,
@@ -143,16 +136,28 @@ def collect_findings(
         planned_seeds=experiment.seeds,
         overlap=_overlap(runs),
         groups=activation_groups() if report.arm == "activation" else {},
-        published=figures,
+        published=pd.DataFrame(published).astype({"value": float}) if published else None,
         curves=curves_table(parent, runs, report.curves),
         step=kinds.entry(cells[0].spec.kind).step,
         episodes=_episodes(parent, runs) if metric == _METRIC_OF_EPISODES else {},
         missing=tuple(missing),
         budget=min(cell.share for cell in cells),
-        protocol={"task": experiment.task, **facts, "command": command},
+        protocol={"task": experiment.task, **_facts(runs), "command": command},
         execution=_execution(runs, report.arm),
         units=_units(metric, *others, *report.curves, report.validation_metric),
     )
+
+
+def _by_speed(table: pd.DataFrame, metric: str) -> tuple[pd.DataFrame, str | None]:
+    """The runs that measured a speed, and the score of the same images, which tells those that failed."""
+    scores = (f"{metric.rpartition('/')[0]}/{name}" for name in ("accuracy", "test_accuracy", "dice"))
+    return measured_runs(table, metric), next((name for name in scores if name in table), None)
+
+
+def _facts(runs: Sequence[Run]) -> dict[str, str]:
+    """What the runs have in common; where they differ, all of it."""
+    values = {label: {run.data.tags[tag] for run in runs if tag in run.data.tags} for label, tag in _FACTS.items()}
+    return {label: "; ".join(sorted(found)) for label, found in values.items() if found}
 
 
 def _chance(given: float | None, metric: str, cells: Sequence[Cell]) -> float | None:
