@@ -14,6 +14,7 @@ import pytest
 from mlflow.exceptions import MlflowException
 
 from arelu_meta import __version__
+from arelu_meta.analysis.failures import failed_trainings
 from arelu_meta.compare import main
 from arelu_meta.comparison.collect import results
 from arelu_meta.errors import InputError
@@ -187,13 +188,17 @@ def test_the_report_hangs_on_the_parent(sweep: tuple[Path, subprocess.CompletedP
         "SELECT metric.value FROM latest_metrics metric JOIN params ON params.run_uuid = metric.run_uuid AND "
         "params.key = 'activation' AND params.value = 'arelu' WHERE metric.key = 'test/accuracy'",
     )
-    assert metrics["arelu/test/accuracy_n"] == len(of_arelu) == 2
-    assert metrics["arelu/test/accuracy_mean"] == pytest.approx(100 * sum(value for (value,) in of_arelu) / 2)
-    assert metrics["arelu/test/accuracy_ci95_low"] <= metrics["arelu/test/accuracy_mean"]
+    assert len(of_arelu) == 2
+    values = pd.Series([100 * value for (value,) in of_arelu])
+    learned = values.drop(list(failed_trainings(values, None, 50.0)))  # after two steps, some may be at chance
+    counted = learned if len(learned) else values
+    assert metrics["arelu/test/accuracy_n"] == len(counted)
+    assert metrics["arelu/test/accuracy_mean"] == pytest.approx(counted.mean())
+    assert metrics.get("arelu/test/accuracy_ci95_low", 0.0) <= metrics["arelu/test/accuracy_mean"]
     ((place,),) = tiny.query(folder, f"SELECT artifact_uri FROM runs WHERE run_uuid = '{parent}'")  # noqa: S608
     files = {path.name for path in (Path(place.removeprefix("file://")) / "report").iterdir()}
     assert {"report.html", "report.md", "tables.tex", "runs.csv", "table.csv"} <= files
-    assert re.search(r"relu +baseline +2 ", done.stdout)
+    assert re.search(r"relu +baseline +(\d of 2 +)?[12] ", done.stdout)
 
 
 def test_finished_cells_are_found(sweep: tuple[Path, subprocess.CompletedProcess[str]], tmp_path: Path):
@@ -408,7 +413,7 @@ def test_shards_run_their_cells_and_the_last_one_reports(
     assert "2 cells of 4 (shard 1/2), 2 of them finished before" in again.stderr
     last = tiny.compare(new_folder, "tiny.toml", "--shard", "2/2", "--threads", "1")
     assert last.returncode == 0, last.stderr
-    assert re.search(r"relu +baseline +2 ", last.stdout)
+    assert re.search(r"relu +baseline +(\d of 2 +)?[12] ", last.stdout)
     assert len(shard_report(new_folder)) == 1
     check_every_cell_once(new_folder, sweep[0])
 

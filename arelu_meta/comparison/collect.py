@@ -127,10 +127,7 @@ def collect_findings(
         other_metrics=others,
         validation_metric=report.validation_metric,
         higher_is_better=not time_unit(metric) if report.higher_is_better is None else report.higher_is_better,
-        controls=report.controls,
-        explained=report.explained,
-        primary=report.primary,
-        margin=report.margin,
+        **{name: getattr(report, name) for name in ("controls", "explained", "primary", "margin")},
         chance=_chance(report.chance, failure_metric or metric, cells),
         failure_metric=failure_metric,
         planned_seeds=experiment.seeds,
@@ -223,7 +220,9 @@ def runs_table(parent: ParentRun, runs: Sequence[Run]) -> pd.DataFrame:
         rows.append({**coordinates(run), **shown, "run_id": run.info.run_id, "seconds": float(seconds), **origin})
     first, last = [*coordinates(runs[0])], ["run_id", "seconds", *_ORIGIN]
     names = sorted({name for row in rows for name in row}.difference(first, last))
-    return pd.DataFrame(rows, columns=[*first, *names, *last])
+    table = pd.DataFrame(rows, columns=[*first, *names, *last])
+    numbers = {column: pd.to_numeric(table[column], errors="coerce") for column in ("threads", "kernels")}
+    return table.assign(**numbers)
 
 
 def curves_table(parent: ParentRun, runs: Sequence[Run], metrics: Sequence[str]) -> pd.DataFrame | None:

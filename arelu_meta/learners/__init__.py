@@ -242,12 +242,17 @@ def build(
         kind = type(learner).__name__
         raise InputError(f"method {chosen.name!r} gives a {kind}, not an arelu_meta.learners.learner.Learner")
     if episode_clip is not None:
-        if not episode_clip > 0:
-            raise InputError(f"episode_clip = {episode_clip}; a bound on a norm is above 0, and None is no bound")
-        if not learner.clips_episodes:
-            raise InputError(
-                f"method {chosen.name!r} does not bound the gradients of single episodes; leave `episode_clip` out, "
-                f"or bound that of the batch by `outer_clip`"
-            )
+        _check_bound(episode_clip, chosen.name, learner)
         learner.episode_clip = episode_clip
     return learner
+
+
+def _check_bound(bound: float, name: str, learner: "Learner") -> None:
+    """Refuse a bound on episodes' gradients that is none, or that the method cannot heed."""
+    if not bound > 0:
+        raise InputError(f"episode_clip = {bound}; a bound on a norm is above 0, and None is no bound")
+    if not learner.clips_episodes:
+        raise InputError(
+            f"method {name!r} does not bound the gradients of single episodes; leave `episode_clip` out, "
+            f"or bound that of the batch by `outer_clip`"
+        )
