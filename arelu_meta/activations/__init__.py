@@ -1,4 +1,4 @@
-"""Activations by name: AReLU, the 18 the paper compares it with, and control arms.
+"""Activations by name: AReLU, the 18 the paper compares it with, newer ones, and control arms.
 
     from arelu_meta import activations
 
@@ -52,6 +52,9 @@ _REGISTRY.add(
     _entry("fixed", "celu", "torch.nn:CELU", 0, "max(0, x) + min(0, exp(x) - 1)", "Barron 2017, arXiv 1704.07483"),
     _entry("fixed", "elu", "torch.nn:ELU", 0, "x, below zero exp(x) - 1", "Clevert 2015, arXiv 1511.07289"),
     _entry("fixed", "gelu", "torch.nn:GELU", 0, "x Phi(x)", "Hendrycks 2016, arXiv 1606.08415"),
+    _entry(
+        "fixed", "hardswish", "torch.nn:Hardswish", 0, "x min(max(x + 3, 0), 6) / 6", "Howard 2019, arXiv 1905.02244"
+    ),
     _entry("fixed", "leaky_relu", "torch.nn:LeakyReLU", 0, "x, below zero 0.01 x", "Maas 2013"),
     _entry(
         "fixed",
@@ -61,6 +64,7 @@ _REGISTRY.add(
         "largest of two linear pieces",
         "Goodfellow 2013, arXiv 1302.4389",
     ),
+    _entry("fixed", "mish", "torch.nn:Mish", 0, "x tanh(log(1 + exp(x)))", "Misra 2019, arXiv 1908.08681"),
     _entry("fixed", "relu", "torch.nn:ReLU", 0, "max(0, x)", "Nair 2010"),
     _entry("fixed", "relu6", "torch.nn:ReLU6", 0, "min(max(0, x), 6)", "Krizhevsky 2010"),
     _entry("fixed", "rrelu", f"{_OURS}.rrelu:RReLU", 0, "x, below zero a random slope", "Xu 2015, arXiv 1505.00853"),
@@ -74,6 +78,7 @@ _REGISTRY.add(
     ),
     _entry("fixed", "sigmoid", "torch.nn:Sigmoid", 0, "1 / (1 + exp(-x))"),
     _entry("fixed", "softplus", "torch.nn:Softplus", 0, "log(1 + exp(x))", "Glorot 2011"),
+    _entry("fixed", "squared_relu", f"{_OURS}.squared:SquaredReLU", 0, "max(0, x)^2", "So 2021, arXiv 2109.08668"),
     _entry("fixed", "swish", "torch.nn:SiLU", 0, "x sigmoid(x)", "Ramachandran 2017, arXiv 1710.05941"),
     _entry("fixed", "tanh", "torch.nn:Tanh", 0, "tanh(x)"),
     _entry("learnable", "apl", f"{_OURS}.apl:APL", 2, "relu(x) + a relu(b - x)", "Agostinelli 2014, arXiv 1412.6830"),
@@ -89,6 +94,23 @@ _REGISTRY.add(
     _entry("learnable", "prelu", "torch.nn:PReLU", 1, "x, below zero a x", "He 2015, arXiv 1502.01852"),
     _entry(
         "learnable", "slaf", f"{_OURS}.slaf:SLAF", 3, "polynomial a0 + a1 x + a2 x^2", "Goyal 2019, arXiv 1906.09529"
+    ),
+    _entry("learnable", "star_relu", f"{_OURS}.squared:StarReLU", 2, "s max(0, x)^2 + b", "Yu 2022, arXiv 2210.13452"),
+    _entry(
+        "learnable",
+        "swish_learned",
+        f"{_OURS}.swish_learned:LearnedSwish",
+        1,
+        "x sigmoid(b x)",
+        "Ramachandran 2017, arXiv 1710.05941",
+    ),
+    _entry(
+        "learnable",
+        "xielu",
+        f"{_OURS}.xielu:XIELU",
+        2,
+        "a x^2 + x/2, below zero b (exp(x) - 1 - x) + x/2",
+        "Huang 2024, arXiv 2411.13010",
     ),
     _entry(
         "learnable",
@@ -122,6 +144,7 @@ _REGISTRY.add(
         2,
         "AReLU over 2.085, ReLU's RMS gain: shape without gain",
     ),
+    _entry("control", "gain_matched", f"{_OURS}.gain:GainMatched", 0, "any base at ReLU's RMS gain: base=NAME"),
     _entry(
         "paper", "maxout_paper", f"{_OURS}.maxout:MaxoutPaper", 0, "Maxout of one piece, as coded by Chen: identity"
     ),
@@ -138,7 +161,7 @@ def names(group: Group | None = None) -> list[str]:
             by another package); None: all
 
     >>> names("control")
-    ['identity', 'arelu_frozen', 'relu_gain', 'arelu_unit']
+    ['identity', 'arelu_frozen', 'relu_gain', 'arelu_unit', 'gain_matched']
     """
     return [entry.name for entry in _REGISTRY if group in (None, entry.group)]
 

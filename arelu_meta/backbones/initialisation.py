@@ -17,8 +17,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
+from arelu_meta.activations.gain import mean_square
 from arelu_meta.backbones import Init
-from arelu_meta.backbones.conv_block import input_multiple
 from arelu_meta.errors import InputError
 
 Layer: TypeAlias = (
@@ -55,7 +55,7 @@ def initialise(network: nn.Module, init: Init, *, activation: nn.Module, images:
     for path, layer in layers.items():
         if parametrize.is_parametrized(layer) or not isinstance(layer.weight, nn.Parameter):
             raise InputError(f"init {init!r} cannot set the weight of {path}, which is computed; use `init='default'`")
-    gain = {"he": math.sqrt(2), "gain": activation_gain(activation), "unit_variance": 1.0}[init]
+    gain = 1 / math.sqrt(mean_square(activation)) if init == "gain" else math.sqrt(2)
     for layer in layers.values():
         if init == "unit_variance":
             nn.init.orthogonal_(layer.weight)
@@ -80,31 +80,6 @@ def fan_in(layer: Layer) -> float:
         return float(layer.in_features)
     inputs = layer.in_channels / layer.groups * math.prod(layer.kernel_size)
     return inputs / math.prod(layer.stride) if layer.transposed else inputs
-
-
-@torch.no_grad()
-def activation_gain(activation: nn.Module, *, points: int = 1 << 17) -> float:
-    """Factor that brings the second moment of an activation's output for Gaussian input back to 1.
-
-    Args:
-        activation: as it is before training; random ones (RReLU) are taken in evaluation mode
-        points: quantiles of the Gaussian that stand for it
-
-    Raises:
-        InputError: the output is zero or not finite.
-
-    >>> round(activation_gain(nn.ReLU()) ** 2, 3), round(activation_gain(nn.Identity()), 3)
-    (2.0, 1.0)
-    """
-    quantiles = torch.special.ndtri((torch.arange(points, dtype=torch.float64) + 0.5) / points).float()
-    random = torch.Generator().manual_seed(0)
-    pieces = [quantiles[torch.randperm(points, generator=random)] for _ in range(input_multiple(activation))]
-    training = activation.training
-    moment = activation.eval()(torch.stack(pieces, 1)[:, :, None, None]).double().square().mean().item()
-    activation.train(training)
-    if not (math.isfinite(moment) and moment > 0):
-        raise InputError(f"{type(activation).__name__} gives a mean square of {moment}; no gain can mend that")
-    return 1 / math.sqrt(moment)
 
 
 def _scale_to_unit_variance(network: nn.Module, layers: dict[str, Layer], images: Tensor) -> None:

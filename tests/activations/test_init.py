@@ -11,16 +11,18 @@ from arelu_meta.errors import InputError
 
 X = torch.linspace(-7, 7, 29, dtype=torch.float64)
 
-FIXED = "celu elu gelu leaky_relu maxout relu relu6 rrelu selu sigmoid softplus swish tanh"
-LEARNABLE = "apl comb pau prelu slaf arelu elsa"
-CONTROL = "identity arelu_frozen relu_gain arelu_unit"
+FIXED = "celu elu gelu hardswish leaky_relu maxout mish relu relu6 rrelu selu sigmoid softplus squared_relu swish tanh"
+LEARNABLE = "apl comb pau prelu slaf star_relu swish_learned xielu arelu elsa"
+CONTROL = "identity arelu_frozen relu_gain arelu_unit gain_matched"
 PAPER = "maxout_paper slaf_paper comb_paper"
 
 STOCK = {
     "celu": nn.CELU,
     "elu": nn.ELU,
     "gelu": nn.GELU,
+    "hardswish": nn.Hardswish,
     "leaky_relu": nn.LeakyReLU,
+    "mish": nn.Mish,
     "relu": nn.ReLU,
     "relu6": nn.ReLU6,
     "rrelu": nn.RReLU,
@@ -38,7 +40,9 @@ FORMULAS = {
     "celu": lambda x: x if x > 0 else math.expm1(x),
     "elu": lambda x: x if x > 0 else math.expm1(x),
     "gelu": lambda x: x * (1 + math.erf(x / math.sqrt(2))) / 2,
+    "hardswish": lambda x: x * min(max(x + 3, 0.0), 6.0) / 6,
     "leaky_relu": lambda x: x if x > 0 else 0.01 * x,
+    "mish": lambda x: x * math.tanh(math.log1p(math.exp(x))),
     "relu": lambda x: max(0.0, x),
     "relu6": lambda x: min(max(0.0, x), 6.0),
     "rrelu": lambda x: x if x > 0 else x * (1 / 8 + 1 / 3) / 2,
@@ -64,7 +68,7 @@ class Doubled(nn.Module):
 def test_names_by_group():
     for group, names in (("fixed", FIXED), ("learnable", LEARNABLE), ("control", CONTROL), ("paper", PAPER)):
         assert sorted(activations.names(group)) == sorted(names.split())
-    assert len(activations.names()) == len(set(activations.names())) == 27
+    assert len(activations.names()) == len(set(activations.names())) == 34
 
 
 @pytest.mark.parametrize("name", STOCK)

@@ -1,12 +1,10 @@
-import math
-
 import pytest
 import torch
 from torch import nn
 from torch.nn.utils.parametrizations import weight_norm
 
 from arelu_meta import activations, backbones
-from arelu_meta.backbones.initialisation import activation_gain, fan_in, initialise
+from arelu_meta.backbones.initialisation import fan_in, initialise
 from arelu_meta.errors import InputError
 
 INITS = ("he", "gain", "unit_variance")
@@ -41,26 +39,6 @@ def test_the_gain_of_relu_is_hes():
         nets.append(initialise(net, init, activation=nn.ReLU()))
     for one, other in zip(*(net.parameters() for net in nets), strict=True):
         torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("activation", "moment"),
-    [
-        ("relu", 1 / 2),
-        ("leaky_relu", (1 + 0.01**2) / 2),
-        ("arelu", (0.9**2 + (1 + 1 / (1 + math.exp(-2))) ** 2) / 2),
-        ("maxout", 1.0),  # the larger of two Gaussians: E max^2 = 1
-    ],
-)
-def test_gains_by_hand(activation: str, moment: float):
-    assert activation_gain(activations.build(activation)) == pytest.approx(moment**-0.5, rel=3e-3)
-
-
-def test_the_gain_leaves_the_activation_as_it_was():
-    activation = nn.RReLU().train()
-    middle = (1 / 8 + 1 / 3) / 2
-    assert activation_gain(activation) == pytest.approx(((1 + middle**2) / 2) ** -0.5, rel=1e-3)
-    assert activation.training
 
 
 @pytest.mark.parametrize("name", ["relu", "arelu", "tanh", "maxout"])
