@@ -131,7 +131,7 @@ class PairedDifference:
     differences: "pd.Series"
     """By seed."""
     estimate: Estimate
-    """Mean difference with Student's t interval; its ends are NaN with one seed."""
+    """Mean difference with Student's t interval; its ends are NaN with one seed, and where differences do not vary."""
     sd: float
     p_t: float
     """Paired t test; NaN where the differences do not vary, or there is one."""
@@ -150,7 +150,7 @@ class PairedDifference:
 
     def interval(self, confidence: float) -> Estimate:
         """The mean difference with Student's t interval of another confidence than 95 %."""
-        if self.n < 2:
+        if self.n < 2 or self.constant:
             return self.estimate
         return mean_interval(self.differences.to_numpy(), confidence, overlap=self.overlap)
 
@@ -193,8 +193,10 @@ def paired_difference(values: "pd.Series", others: "pd.Series", *, overlap: floa
     series = (values[seeds] - others[seeds]).astype(float)
     series = series.where(series.abs() > 1e-12 * scale, 0.0)  # what rounding left of equal values
     raw = series.to_numpy()
-    estimate = estimate_mean(raw, overlap=overlap)
-    return PairedDifference(series, estimate, standard_deviation(raw), paired_t_p(raw, overlap=overlap), overlap)
+    estimate, sd = estimate_mean(raw, overlap=overlap), standard_deviation(raw)
+    if sd == 0:
+        estimate = replace(estimate, low=math.nan, high=math.nan)
+    return PairedDifference(series, estimate, sd, paired_t_p(raw, overlap=overlap), overlap)
 
 
 def paired_t_p(differences: np.ndarray, *, overlap: float = 0.0) -> float:

@@ -82,6 +82,8 @@ class AdvantageChange:
     own: float
     """Mean advantage with each arm at its own setting."""
     test: PairedTest
+    declared: bool
+    """Whether it is the comparison that was decided on beforehand: at the smallest setting."""
 
 
 def advantage_changes(analysis: Analysis, comparison: ArmComparison) -> list[AdvantageChange]:
@@ -117,7 +119,7 @@ def advantage_changes(analysis: Analysis, comparison: ArmComparison) -> list[Adv
         fails, seeds = mixed or own_fails, change.differences.index
         test = PairedTest(change, families[setting_label(setting)], None, fails, fails, limit)
         means = float(there.differences[seeds].mean()), float(matched[seeds].mean())
-        changes.append(AdvantageChange(setting, *means, test))
+        changes.append(AdvantageChange(setting, *means, test, setting_label(setting) == first))
     return changes
 
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pandas as pd
 
-from arelu_meta.analysis.failures import COLLAPSED
+from arelu_meta.analysis.failures import COLLAPSED, failed_trainings
 from arelu_meta.analysis.findings import Findings
 from arelu_meta.errors import InputError
 
@@ -25,10 +25,10 @@ def over_splits(findings: Findings) -> Findings:
 
     Returns:
         Findings with a row for each arm, setting and split, whose number stands as `seed`; `single_runs` has the rows
-        before. Of a split only seeds count that all its arms have; a result that is not a number makes the mean none.
+        before. Of a split only seeds count that all its arms have. A training that failed makes its split one that did.
 
     Raises:
-        InputError: It is not known how much the splits overlap.
+        InputError: It is not known how much the splits overlap, or the arms share no seed in any of them.
 
     Example:
         >>> runs = pd.DataFrame({"activation": ["relu"] * 4, "split_seed": [0, 0, 1, 1], "seed": [0, 1, 0, 1],
@@ -49,6 +49,11 @@ def over_splits(findings: Findings) -> Findings:
     runs = findings.runs.copy()
     arms = runs.groupby(settings, dropna=False)[findings.arm].transform("nunique")
     runs = runs[runs.groupby([*settings, "seed"], dropna=False)[findings.arm].transform("nunique") == arms]
+    if runs.empty:
+        raise InputError(
+            f"the arms have no seed in common in any split; run them with the same seeds, `{SPLIT_AXIS}` aside"
+        )
+    runs = _with_failures(findings, runs, axes)
     averaged = _averaged(runs, [*axes, SPLIT_AXIS])
     curves = findings.curves
     if curves is not None:
@@ -56,6 +61,17 @@ def over_splits(findings: Findings) -> Findings:
     return replace(
         findings, runs=averaged, axes=axes, curves=curves, episodes={}, planned_seeds=(), single_runs=findings.runs
     )
+
+
+def _with_failures(findings: Findings, runs: pd.DataFrame, axes: tuple[str, ...]) -> pd.DataFrame:
+    """Mark trainings that failed among all of their arm and setting, before a mean hides them."""
+    judged = findings.failure_metric or findings.metric
+    marked = runs.reset_index(drop=True)
+    found = marked.get(COLLAPSED, pd.Series(0.0, index=marked.index)).fillna(0.0).astype(float)
+    for _, own in marked.groupby(list(axes), dropna=False):
+        failed = failed_trainings(own[judged].astype(float), found[own.index], findings.chance)
+        found[list(failed)] = 1.0
+    return marked.assign(**{COLLAPSED: found})
 
 
 def _averaged(table: pd.DataFrame, keys: list[str]) -> pd.DataFrame:

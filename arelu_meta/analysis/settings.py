@@ -27,6 +27,10 @@ def checked_runs(findings: Findings) -> pd.DataFrame:
     for column in (*findings.axes, "seed", findings.metric):
         if column not in runs:
             raise unknown("column", column, map(str, runs.columns))
+    if findings.chance is not None and not findings.higher_is_better and findings.failure_metric is None:
+        raise InputError(
+            f"chance = {findings.chance:g} is what guessing gives; of {findings.metric} less is better, so leave it out"
+        )
     if findings.arm not in findings.axes:
         raise unknown("axis", findings.arm, findings.axes)
     runs[findings.arm] = [value_text(value) for value in runs[findings.arm]]

@@ -29,7 +29,7 @@ Task = Literal["classification", "segmentation"]
 Init = Literal["default", "he", "gain", "unit_variance"]  # initial weights, in `initialisation.py`
 Backbone: TypeAlias = "str | Callable[..., nn.Module]"
 
-__all__ = ["Backbone", "BackboneEntry", "Init", "build", "check_options", "entries", "names", "register"]
+__all__ = ["Backbone", "BackboneEntry", "build", "check_options", "entries", "names", "register"]
 
 GIVEN = ("activation", "channels", "image_size", "classes")  # what every network is called with
 

@@ -131,7 +131,7 @@ def collect_findings(
         chance=_chance(report.chance, failure_metric or metric, cells),
         failure_metric=failure_metric,
         planned_seeds=experiment.seeds,
-        overlap=_overlap(runs),
+        overlap=_overlap(ended),
         groups=activation_groups() if report.arm == "activation" else {},
         published=pd.DataFrame(published).astype({"value": float}) if published else None,
         curves=curves_table(parent, runs, report.curves),

@@ -119,6 +119,8 @@ class Experiment(Section):
         if len(set(self.seeds)) < len(self.seeds):
             raise InputError(f"seeds {list(self.seeds)} name a seed twice")
         report = self.report
+        if report.chance is not None and report.higher_is_better is False:
+            raise InputError(f"chance = {report.chance:g} is what guessing gives, but less is better; leave it out")
         if report.arm not in self.axes:
             raise unknown("arm", report.arm, self.axes)
         arms = [format_value(value) for value in self.axes[report.arm]]

@@ -75,6 +75,7 @@ def make_report(findings: Findings) -> Report:
         'arelu is detectably better than relu on test/accuracy: +5.50'
     """
     analysis = analyse(findings)
+    facts, findings = _facts(findings), analysis.findings  # over splits another table, and tests that know of it
     comparisons = (*analysis.matched, *analysis.fixed)
     numbers = number_format(findings, [arm for comparison in comparisons for arm in comparison.arms])
     several = len(analysis.primary) > 1
@@ -97,7 +98,7 @@ def make_report(findings: Findings) -> Report:
         notes=tuple(make_notes(analysis)) if comparisons else (),
         main_tables=tuple(comparison_table(findings, comparison, numbers) for comparison in comparisons),
         side_tables=side_tables,
-        facts=_facts(findings),
+        facts=facts,
         missing=findings.missing,
     )
 

@@ -11,6 +11,7 @@ from arelu_meta.analysis.estimates import smallest_sign_flip_p
 from arelu_meta.analysis.failures import failure_text
 from arelu_meta.analysis.findings import Findings
 from arelu_meta.analysis.rates import GOOD
+from arelu_meta.analysis.resampling import SPLIT_AXIS
 from arelu_meta.analysis.settings import setting_label, tuned_axes
 from arelu_meta.reporting.numbers import NumberFormat, p_value
 
@@ -90,8 +91,9 @@ def _failure_notes(comparison: ArmComparison) -> list[str]:
 def _origin_notes(findings: Findings) -> list[str]:
     """Name the commits and machines of the runs where there are several: one seed is another draw on each."""
     notes = []
+    runs = findings.runs if findings.single_runs is None else findings.single_runs
     for column, several in (("commit", "commits"), ("machine", "machines"), ("kernels", "generations of kernels")):
-        known = findings.runs[column].replace("", "unknown").fillna("unknown") if column in findings.runs else []
+        known = runs[column].replace("", "unknown").fillna("unknown") if column in runs else []
         counts = pd.Series(known, dtype=str).value_counts()
         if len(counts) > 1:
             names = [f"{name[:7] if column == 'commit' else name} ({count})" for name, count in counts.items()]
@@ -107,11 +109,15 @@ def _split_notes(findings: Findings) -> list[str]:
         return []
     seeds = findings.single_runs["seed"].nunique()
     averaged = f"the mean over {seeds} seeds" if seeds > 1 else "one seed"
-    return [
+    notes = [
         f"Each value is of one split of the images (split_seed), {averaged}; what tables and figures call a seed is a"
         " split. Splits share training images: intervals and t tests are corrected for it (Nadeau and Bengio 2003,"
-        f" {findings.correction:.3g} test images per training image), the permutation test is not."
+        f" {findings.correction:.3g} test images per training image); permutation tests and shares are not."
     ]
+    digests = findings.protocol.get("split digest", "").split("; ")
+    if digests[0] and len(digests) < findings.single_runs[SPLIT_AXIS].nunique():
+        notes.append("Some split seeds gave the same split, so that these are copies: the publisher fixes it.")
+    return notes
 
 
 def _look_notes(findings: Findings) -> list[str]:
@@ -151,7 +157,12 @@ def _choice_notes(comparison: ArmComparison) -> list[str]:
         mean = arm.left_out.mean() if arm.left_out is not None else math.nan
         if abs(mean - arm.results.mean()) > GOOD:
             lucky.append(f"{arm.name} ({mean:.2f} instead of {arm.results.mean():.2f})")
+    lost = []
+    for arm in comparison.arms:
+        nowhere = arm.left_out.index[arm.left_out.isna()] if arm.left_out is not None else ()
+        lost += [f"{arm.name} (seed {', '.join(map(str, nowhere))})"] if len(nowhere) else []
     notes = (
+        ("Diverged at the setting that the other seeds choose, and in no mean with the seed left out", ", ".join(lost)),
         (
             "The choice rests on the seeds it is judged on; with the seed left out, the mean is another",
             ", ".join(lucky),

@@ -69,7 +69,7 @@ def beyond_mean_table(findings: Findings, comparison: ArmComparison, numbers: Nu
         meaning = f"seeds in which the arm is ahead, of those in which the two differ, {exact}"
         columns.append(make_column(f"ahead of {findings.baseline} (%)", meaning, ahead, share.with_interval))
     if findings.margin:
-        more = (arm.test.further_seeds if arm.test and not arm.mixed else None for arm in arms)
+        more = (arm.test.further_seeds if arm.test and not arm.test.failing else None for arm in arms)
         size = numbers.amount(findings.margin)
         meaning = f"beyond those at hand until a difference of {size} is found with 80 % power, at the observed sd"
         columns.append(make_column("further seeds", meaning, more))
@@ -116,15 +116,23 @@ def choice_table(analysis: Analysis, comparison: ArmComparison, numbers: NumberF
         make_column(findings.arm, "", (arm.name for arm in arms)),
         make_column(
             f"all seeds choose{unit}",
-            "mean as in the main table",
-            (arm.estimate for arm in arms),
+            "mean of all results there, of trainings that failed too",
+            (
+                estimate_mean(arm.results.dropna().to_numpy(), overlap=findings.correction).within(*findings.limits())
+                for arm in arms
+            ),
             numbers.with_interval,
         ),
         make_column(
             f"seed left out{unit}",
-            "mean where each seed is judged at the setting that the others choose, 95 % t interval",
+            "mean of all results where each seed is judged at the setting that the others choose, 95 % t interval",
             left_out,
             numbers.with_interval,
+        ),
+        make_column(
+            "n left out",
+            "seeds that have a result there",
+            (arm.left_out.count() if arm.left_out is not None else 0 for arm in arms),
         ),
     ]
     if baseline is not None and baseline.left_out is not None:

@@ -18,7 +18,7 @@ from arelu_meta.analysis.speed import time_unit
 from arelu_meta.reporting.numbers import NONE, NumberFormat, p_value
 from arelu_meta.reporting.words import counted, learned_text
 
-LEARNED = "trainings that neither diverged nor collapsed nor ended at chance"
+LEARNED = "trainings that neither diverged nor collapsed nor ended at chance or far below the others"
 PERMUTATION = "exact sign-flip permutation test, not corrected"
 
 

@@ -98,8 +98,10 @@ def _difference_sentence(
     named = subject if subject in comparison.tested else None
     if named is not None and named.test is not None:
         return named, _outcome_sentence(findings, named, named.test, comparison.arm(findings.baseline), numbers)
+    declared = findings.explained if findings.explained is not None else findings.primary
+    lacking = f"No training of {declared} can be compared. " if declared is not None else ""
     if differing:
-        named = differing[0] if good else differing[-1]
+        named = max(differing, key=lambda arm: _gain(findings, arm) if good else -_gain(findings, arm))
         verb = "is" if good == 1 else "are"
         counts = f"{good} {verb} detectably better than {findings.baseline} on {findings.metric} and {bad} worse"
         what = f"Of {arms}, {counts}; the {'best' if good else 'worst'} is {named.name}"
@@ -110,8 +112,14 @@ def _difference_sentence(
         more = f", {equal} equivalent within {numbers.amount(findings.margin)}" if equal and findings.margin else ""
         more += f", {failing} undecided because trainings fail" if failing else ""
         none = f"of {arms} none differs from {findings.baseline} on {findings.metric}"
-        return None, f"No difference is detectable: {none}{more}."
-    return named, f"{what}: {_size(named.test, numbers)}."
+        return None, f"{lacking}No difference is detectable: {none}{more}."
+    return named, f"{lacking}{what}: {_size(named.test, numbers)}."
+
+
+def _gain(findings: Findings, arm: Arm) -> float:
+    """By how much an arm is better than the baseline."""
+    mean = arm.difference.estimate.mean if arm.difference is not None else math.nan
+    return mean if findings.higher_is_better else -mean
 
 
 def _size(test: PairedTest, numbers: NumberFormat, *, equivalence: bool = False) -> str:
@@ -244,7 +252,7 @@ def change_sentence(
     findings: Findings, comparison: ArmComparison, changes: Sequence[AdvantageChange], numbers: NumberFormat
 ) -> str:
     """Say what becomes of the advantage at the smallest shared setting; empty where that is not tested by itself."""
-    change = next((one for one in changes if one.test.family == 1), None)
+    change = next((one for one in changes if one.declared), None)
     if change is None or change.test.outcome not in (Outcome.DIFFERENT, Outcome.UNDECIDED):
         return ""
     subject = explained_arm(findings, comparison)

@@ -90,6 +90,8 @@ def meta_train(
         learned = [parameter for group in optimizer.param_groups for parameter in group["params"]]
         processes.all_reduce_gradients(learned)
         norm = clip_gradients(learned, outer_clip)
+        if not math.isfinite(norm):
+            raise DivergedError(f"the gradient is not finite at iteration {number}; {REMEDY}")
         clipping = _clipping(learner, outcome, len(episodes), number)
         optimizer.step()
         if halve_lr_every and number % halve_lr_every == 0:
@@ -117,10 +119,16 @@ def _clipping(learner: Learner, outcome: StepOutcome, count: int, number: int) -
 
 
 def clip_gradients(parameters: Iterable[Parameter], bound: float | None) -> float:
-    """Scale gradients down together to a joint Euclidean norm of at most `bound`; give the norm before."""
+    """Scale gradients down together to a joint Euclidean norm of at most `bound`; give the norm before.
+
+    Where a gradient is not finite, neither is the norm, and nothing is scaled.
+    """
     learned = [parameter for parameter in parameters if parameter.grad is not None]
-    norm = torch.nn.utils.get_total_norm([parameter.grad for parameter in learned if parameter.grad is not None])
-    if bound is not None:
+    gradients = [parameter.grad for parameter in learned if parameter.grad is not None]
+    norm = torch.nn.utils.get_total_norm(gradients)
+    if not norm.isfinite():  # large ones overflow when they are squared
+        norm = torch.nn.utils.get_total_norm([gradient.double() for gradient in gradients])
+    if bound is not None and norm.isfinite():
         torch.nn.utils.clip_grads_with_norm_(learned, bound, norm)
     return norm.item()
 

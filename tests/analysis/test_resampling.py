@@ -80,6 +80,36 @@ def test_only_seeds_that_all_arms_of_a_split_have():
     assert averaged["arelu", 0] - averaged["relu", 0] == pytest.approx(4.0)  # (3 + 5) / 2
 
 
+def test_a_training_at_chance_makes_its_split_fail():
+    """Averaged with 80, a result at chance would pass for one that learned."""
+    runs = findings().runs.copy()
+    runs.loc[(runs["activation"] == "arelu") & (runs["split_seed"] == 2) & (runs["seed"] == 0), METRIC] = 20.0
+    (comparison,) = analyse(findings(runs=runs, chance=20.0)).primary
+    assert comparison.arm("arelu").failed == {2: "collapsed"}
+    assert comparison.arm("relu").failed == {}
+
+
+def test_verdict_and_table_know_of_the_overlap():
+    """Leads of 4, 1.5, 3 and 5.5 points differ from none by Student's test, and not where splits overlap much."""
+    for overlap, words in ((0.0, "is detectably better"), (3.0, "Undecided whether arelu differs")):
+        report = make_report(findings(overlap=overlap, margin=3.0, runs=findings().runs.assign(commit=["a", "b"] * 8)))
+        assert words in report.verdicts[0].sentences
+        assert "10,000" not in f"{report.verdicts[0].sentences} {report.verdicts[0].evidence}"
+        assert any("Runs of several commits" in note for note in report.notes)
+
+
+def test_arms_without_a_common_seed():
+    runs = findings().runs
+    apart = runs[(runs["activation"] == "relu") == (runs["seed"] == 0)]
+    with pytest.raises(InputError, match="the arms have no seed in common in any split"):
+        analyse(findings(runs=apart))
+
+
+def test_split_seeds_that_give_one_split():
+    report = make_report(findings(protocol={"split digest": "abc"}))
+    assert any("these are copies" in note for note in report.notes)
+
+
 def test_one_training_without_a_number_makes_its_split_fail():
     runs = findings().runs.copy()
     runs.loc[(runs["activation"] == "arelu") & (runs["split_seed"] == 3) & (runs["seed"] == 0), METRIC] = math.nan

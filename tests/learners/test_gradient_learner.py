@@ -66,7 +66,9 @@ def test_the_same_bits(method: str, options: dict[str, object]):
 @pytest.mark.parametrize("activation", activations.names())
 def test_the_same_bits_for_every_activation(activation: str):
     batches = batches_of(0, 1, 2, size=28)
-    learner = check_the_same("maml", lambda: mnist_conv(activation, torch.float32), batches, inner_lr=1e-4)  # squares grow
+    learner = check_the_same(
+        "maml", lambda: mnist_conv(activation, torch.float32), batches, inner_lr=1e-4
+    )  # squares grow
     assert recordings(learner) == (activation not in RANDOM)
 
 

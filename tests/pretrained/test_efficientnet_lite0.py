@@ -7,7 +7,6 @@ from arelu_meta.kinds import run
 from arelu_meta.kinds.execution import Execution
 from arelu_meta.kinds.finetune.run import prepare
 from arelu_meta.kinds.finetune.spec import FineTuneSpec
-from tests.data.conftest import published_data
 from tests.supervised_runs import no_model
 from tests.tiny_runs import MLFLOW_WARNINGS
 
@@ -18,7 +17,7 @@ pytestmark = [
     pytest.mark.data,
     pytest.mark.filterwarnings("ignore::arelu_meta.data.readers.UnverifiedData"),
 ]
-__all__ = ["no_model", "published_data"]  # fixtures
+__all__ = ["no_model"]  # a fixture
 
 
 def spec(activation: str, preserve: str = "pretrained") -> FineTuneSpec:

@@ -288,3 +288,51 @@ def test_a_single_setting_is_no_choice():
 def test_a_design_that_could_find_nothing():
     findings = sweep({"relu": 60.0, "arelu": 50.0}, seeds=[0, 1], arm_sd=30.0, margin=0.01)
     assert sentences(findings).endswith(" More than 10,000 seeds would be needed to find a difference of 0.01 points.")
+
+
+def test_a_declared_arm_without_a_result_is_named_first():
+    runs = sweep({"relu": 60.0, "arelu": 70.0, "elu": 80.0}).runs.copy()
+    runs.loc[runs["activation"] == "arelu", "test/accuracy"] = math.nan
+    report = make_report(sweep({"relu": 60.0, "arelu": 70.0, "elu": 80.0}, runs=runs, primary="arelu"))
+    assert report.verdicts[0].sentences.startswith("No training of arelu can be compared. Of 1 arm, 1 is detectably")
+
+
+def test_the_best_is_one_that_is_better():
+    """gelu has the highest mean, by seeds that are high for all, and is 2 points below relu on the seeds they share."""
+    relu = {0: 60.0, 1: 61.0, 2: 62.0, 3: 90.0, 4: 91.0, 5: 92.0}
+    arms = {
+        "relu": relu,
+        "elu": {seed: relu[seed] + 5 + 0.1 * seed for seed in (0, 1, 2)},
+        "gelu": {seed: relu[seed] - 2 - 0.1 * seed for seed in (3, 4, 5)},
+    }
+    rows = [
+        {"activation": name, "seed": seed, "test/accuracy": value}
+        for name, values in arms.items()
+        for seed, value in values.items()
+    ]
+    report = make_report(sweep({"relu": 60.0}, runs=pd.DataFrame(rows), primary=None, controls={}))
+    assert "1 is detectably better than relu on test/accuracy and 1 worse; the best is elu: +5.1" in (
+        report.verdicts[0].sentences
+    )
+
+
+def test_the_change_is_that_of_the_smallest_rate():
+    """At 0.1, which both choose, nothing changes; at 0.01 the lead is ten points more."""
+    rows = [
+        {
+            "activation": name,
+            "lr": lr,
+            "seed": seed,
+            "test/accuracy": value + 0.3 * seed * (name == "arelu"),
+            "validation/accuracy": value,
+        }
+        for lr, own in ((0.1, {"relu": 80.0, "arelu": 82.0}), (0.01, {"relu": 50.0, "arelu": 62.0}))
+        for name, value in own.items()
+        for seed in range(4)
+    ]
+    runs = pd.DataFrame(rows)
+    runs.loc[(runs["lr"] == 0.01) & (runs["activation"] == "arelu"), "test/accuracy"] += [0.5, -0.4, 0.2, 0.1]
+    report = make_report(
+        sweep({"relu": 1.0}, runs=runs, axes=("activation", "lr"), validation_metric="validation/accuracy", controls={})
+    )
+    assert "over relu at lr = 0.01" in report.verdicts[0].evidence

@@ -25,7 +25,7 @@ RISE = [0.2 + 0.006 * step for step in range(100)]  # to 0.794
     ],
 )
 def test_ten_at_a_time(accuracies: list[float], expected: bool):
-    assert collapsed(accuracies, 0.2, window=10) == expected
+    assert bool(collapsed(accuracies, 0.2, window=10)) == expected
 
 
 def test_single_measurements():
@@ -39,6 +39,10 @@ def test_short_trainings_are_not_judged():
     """Two windows are needed: one that was good and one that is not."""
     assert collapsed([0.9] * 5 + [0.3] * 5, 0.2, window=5)
     assert not collapsed([0.9] * 5 + [0.3] * 4, 0.2, window=5)
+
+
+def test_where_it_was_best_and_where_it_ended():
+    assert collapsed([0.2, 0.8, 0.9, 0.3, 0.2], 0.2, window=2) == (2, pytest.approx(0.85), pytest.approx(0.25))
 
 
 def test_chance_counts():

@@ -1,5 +1,6 @@
 """What a few-shot run gives back."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -10,7 +11,7 @@ from arelu_meta.kinds.few_shot.spec import FewShotSpec
 from arelu_meta.kinds.results import HELD_OUT, UNVERIFIED, Result, block, trained_on, unusual_rows, where_to_look
 from arelu_meta.training.collapse import collapsed
 
-TRAIN_WINDOW = 5  # outer steps: single batches scatter by some points
+EPISODES = {"train": 160, "validation": 100}  # that a collapse is told by: accuracies of fewer scatter by some points
 
 PIXELS = {
     "standardise": "standardised by mean and deviation of the training images",
@@ -64,14 +65,10 @@ class FewShotResult(Result):
     def collapsed(self) -> bool:
         """Whether training or validation accuracy fell back towards chance after having left it clearly.
 
-        Training accuracy is averaged over five outer steps; `arelu_meta.training.collapse` has the rule. A network that
-        was selected on validation may be one from before.
+        Accuracies are averaged over outer steps with 160 episodes together, and validations with 100;
+        `arelu_meta.training.collapse` has the rule. A network that was selected on validation may be one from before.
         """
-        windows = {"train": TRAIN_WINDOW}
-        return any(
-            collapsed([accuracy for _, accuracy in curve], self.chance, window=windows.get(subset, 1))
-            for subset, curve in self.curves.items()
-        )
+        return bool(self._collapse())
 
     def report(self) -> str:
         """Say what was run, how well it adapts, against what, and where to look at it."""
@@ -87,8 +84,8 @@ class FewShotResult(Result):
             ("pixels", PIXELS[spec.fit.normalise]),
             *unusual_rows(spec),
         ]
-        if self.collapsed:
-            rows.insert(1, ("collapsed", self._collapse()))
+        if collapse := self._collapse():
+            rows.insert(1, ("collapsed", collapse))
         if self.note:
             rows.append(("episodes", f"computed one by one, as `vmap` {self.note}"))
         if not self.verified:
@@ -110,8 +107,18 @@ class FewShotResult(Result):
         return block(title, rows)
 
     def _collapse(self) -> str:
-        """Say in one line that training collapsed, where it was best and where it ended, and what helps."""
-        curve = self.curves.get("validation") or self.curves["train"]
-        (at, best), (_, end) = max(curve, key=lambda point: point[1]), curve[-1]
-        remedy = "" if self.spec.training.episode_clip else "; bound `episode_clip`, or lower `outer_lr`"
-        return f"training fell back from {100 * best:.1f} % at iteration {at} to {100 * end:.1f} %{remedy}"
+        """Say in one line that training collapsed, where it was best and where it ended, and what helps; else empty."""
+        spec = self.spec
+        judged = (  # accuracies of, episodes of one, fewest that are averaged, ways
+            ("validation", spec.evaluation.validation_episodes, 1, spec.episode.ways),
+            ("train", spec.training.meta_batch, 5, spec.episode.train_ways or spec.episode.ways),
+        )
+        for subset, size, fewest, ways in judged:
+            curve, window = self.curves.get(subset, ()), max(fewest, math.ceil(EPISODES[subset] / size))
+            found = collapsed([accuracy for _, accuracy in curve], 1 / ways, window=window)
+            if found:
+                at, best, end = found
+                remedy = "" if spec.training.episode_clip else "; bound `episode_clip`, or lower `outer_lr`"
+                fell = f"{subset} accuracy fell back from {100 * best:.1f} % at iteration {curve[at][0]}"
+                return f"{fell} to {100 * end:.1f} %{remedy}"
+        return ""

@@ -41,7 +41,7 @@ class VolumeSection(Section):
     crop_volumes: bool = False
     """cut each volume to what is brighter than a tenth of its maximum, and pad it to a square"""
     percentiles: tuple[Annotated[float, Field(ge=0, le=100)], ...] = ()
-    """two percentiles of each volume's pixels that become black and white, such as 10 99; none: as they are"""
+    """two percentiles of each volume's pixels that become black and white, such as 10 99; without: as they are"""
     standardise_volumes: bool = False
     """normalise by each volume's own mean and deviation, channel by channel, not by those of the training images"""
     draw_by_area: bool = False

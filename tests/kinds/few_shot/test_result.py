@@ -74,17 +74,28 @@ def test_a_network_that_cannot_be_vectorised_says_why(result: Callable):
 def test_a_collapsed_training_says_so(result: Callable):
     """Five ways, chance 20 %: 0.6 above it in validation, then 0.1."""
     fell = {"train": [(1, 0.5), (2, 0.5)], "validation": [(1, 0.8), (2, 0.3)]}
-    made = result(curves=fell)
+    made = result(curves=fell, evaluation={"validation_episodes": 100}, training={"episode_clip": None})
     assert made.collapsed
-    line = "collapsed      training fell back from 80.0 % at iteration 1 to 30.0 %; bound `episode_clip`, or lower"
+    line = "collapsed      validation accuracy fell back from 80.0 % at iteration 1 to 30.0 %; bound `episode_clip`, or"
     assert line in made.report()
     assert not result().collapsed
     assert "collapsed" not in result().report()
     falling = [(step, 0.8 if step < 6 else 0.3) for step in range(1, 11)]
-    bounded = result(curves={"train": falling}, training={"episode_clip": 1.0})
+    bounded = result(curves={"train": falling}, training={"episode_clip": 1.0, "meta_batch": 32})
     assert bounded.collapsed
-    assert "to 30.0 %\n" in bounded.report()
+    assert "train accuracy fell back from 80.0 % at iteration 5 to 30.0 %\n" in bounded.report()
+    assert not result(curves={"train": falling}, training={"meta_batch": 1}).collapsed  # ten episodes tell nothing
+    assert not result(curves=fell, evaluation={"validation_episodes": 2}).collapsed
     assert not result(curves={"train": []}).collapsed  # a method that needs no training
+
+
+def test_training_has_the_chance_of_its_own_ways(result: Callable):
+    """From 0.40 to 0.30: half of what is above 1/5 is lost, and of what is above 1/20 two sevenths."""
+    curve = {"train": [(step, 0.4 if step < 6 else 0.3) for step in range(1, 11)]}
+    few, many = {"ways": 5}, {"ways": 5, "train_ways": 20}
+    training = {"method": "protonet", "meta_batch": 32}
+    assert result(curves=curve, episode=few, training=training).collapsed
+    assert not result(curves=curve, episode=many, training=training).collapsed
 
 
 def test_pixels_that_are_not_standardised(result: Callable):

@@ -120,7 +120,7 @@ def test_the_running_mean_is_given_back_where_it_is_tested():
 def test_the_paper_reports_the_best_epoch_so_far(store_uri):
     result = run(transfer_spec(evaluation={"protocol": "paper"}, training={"epochs": 3}, report_epochs=[1, 3]))
     source, target = (
-        load_domain(name, 0.1, InputSection(), None, train_on_validation=True) for name in (DIGITS, NEGATIVE)
+        load_domain(name, DOMAINS, InputSection(), None, train_on_validation=True) for name in (DIGITS, NEGATIVE)
     )
     assert (len(source.train), len(target.train)) == (160, 160)  # all of 200 but a fifth to test
     tags = MlflowClient(store_uri).get_run(result.run_id).data.tags
