@@ -33,7 +33,8 @@ PUBLIC = {
     "arelu_meta.learners": "LearnerEntry Method build check_engine engines entries entry names register",
     "arelu_meta.metrics": "accuracy confusion_matrix dice top_k_accuracy volume_dice",
     "arelu_meta.pretrained": """
-        Assembled Weights assemble build_network find_head find_model load_weights read_weights replace_head
+        Assembled FeatureNetwork Weights assemble build_network feature_network find_head find_model load_weights
+        read_weights replace_head
     """,
     "arelu_meta.surgery": "LeftReport SiteReport SwapReport restore swap",
 }
@@ -41,8 +42,8 @@ NAMES = [(package, name) for package, names in PUBLIC.items() for name in names.
 # Classes that functions give back or raise, aliases of types, a module: nobody calls them.
 NOT_CALLED = """
     Activation ActivationEntry Analysis Arm ArmComparison Assembled Backbone BackboneEntry Cell ComparisonResult Dataset
-    DatasetEntry Estimate Experiment Factory InputError LearnerEntry LeftReport Method Outcome PairedDifference
-    PairedTest RunError SiteReport SwapReport Weights engines
+    DatasetEntry Estimate Experiment Factory FeatureNetwork InputError LearnerEntry LeftReport Method Outcome
+    PairedDifference PairedTest RunError SiteReport SwapReport Weights engines
 """
 WITHOUT_EXAMPLE = """
     Execution Pool RayCluster assemble build_network load_weights
