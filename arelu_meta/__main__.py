@@ -13,7 +13,16 @@ from arelu_meta.console.tables import text_table
 from arelu_meta.pretrained.installed import usable_offline
 from arelu_meta.registry import PLUGGABLE
 
-_OTHERS = ("lr_view", "export", "compare", "data.__main__", "bench", "look", "survey")  # commands of no single kind
+_OTHERS = (
+    "predict",
+    "lr_view",
+    "export",
+    "compare",
+    "data.__main__",
+    "bench",
+    "look",
+    "survey",
+)  # commands of no single kind
 
 
 def commands() -> dict[str, str]:

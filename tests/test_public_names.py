@@ -14,8 +14,9 @@ import arelu_meta
 # What is added here is promised to users; what is taken out breaks their code.
 PUBLIC = {
     "arelu_meta": """
-        AReLU ClassifySpec Episode EpisodeSampler Execution FewShotClassifier FewShotSpec FineTuneClassifier
-        FineTuneSpec ImageSet InputError RunError SegmentSpec TransferSpec curves load restore results run swap
+        AReLU AdaptSpec ClassifySpec Episode EpisodeSampler Execution FewShotClassifier FewShotSpec FineTuneClassifier
+        FineTuneSpec ImageSet InputError RunError SegmentSpec TransferSpec curves load load_model restore results
+        run swap
     """,
     "arelu_meta.activations": "Activation ActivationEntry Factory build entries factory names register",
     "arelu_meta.analysis": """

@@ -1,6 +1,7 @@
 """Features of any network: what its classifier is given, (N, d), as a network that can be called, traced and stored."""
 
 import inspect
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -24,7 +25,7 @@ class FeatureNetwork(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Compute the features; maps (N, d, h, w) are averaged over their places."""
-        network = self.network
+        network: Any = self.network
         if self.way == "forward_head":
             features: Tensor = network.forward_head(network.forward_features(x), pre_logits=True)
         elif self.way == "features":
@@ -32,6 +33,10 @@ class FeatureNetwork(nn.Module):
         else:
             features = self._classifier_input(x)
         return features.mean((2, 3)) if features.dim() == 4 else features
+
+    def extra_repr(self) -> str:
+        """Say how the features are taken."""
+        return " of ".join(filter(None, (self.way, self.head)))
 
     def _classifier_input(self, x: Tensor) -> Tensor:
         """Run the whole network and keep what the classifier is given."""

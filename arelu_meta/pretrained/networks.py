@@ -186,6 +186,20 @@ def _build_own(given: Any, options: dict[str, Any], images: ImageSet, state: Map
     return given(**options)
 
 
+def published_size(model: ModelSource) -> int:
+    """Side in pixels that a network is published for, without building it; 0: not known before it is built."""
+    if model.family == INSTALLED:
+        return find_installed(model.bare).image_size
+    if model.family == "torchvision":
+        from torchvision import models
+
+        return int(models.get_model_weights(model.bare).DEFAULT.transforms().crop_size[0])
+    if model.family == "timm" and not model.bare.startswith(HUBS):
+        config = import_timm().get_pretrained_cfg(model.bare)
+        return int(config.input_size[-1]) if config is not None else 0
+    return 0
+
+
 def declared_inputs(network: nn.Module, model: ModelSource, *, weights: str = "DEFAULT") -> Inputs:
     """Say what a network whose weights' file does not tell was made for: as its publisher does, else its channels."""
     channels = next((module.in_channels for module in network.modules() if isinstance(module, nn.Conv2d)), 0)

@@ -89,7 +89,8 @@ def convert_weights(bare: str, options: Mapping[str, Any], like: nn.Module, stat
 
 def head_path(network: nn.Module) -> str:
     """Path of the classifier that a network of timm names itself; empty: none, or several."""
-    classifier = network.get_classifier() if hasattr(network, "get_classifier") else None
+    own: Any = getattr(network, "get_classifier", None)
+    classifier = own() if own is not None else None
     if not isinstance(classifier, nn.Linear | nn.Conv2d):
         return ""
     return next((name for name, module in network.named_modules() if module is classifier), "")
@@ -98,6 +99,12 @@ def head_path(network: nn.Module) -> str:
 def is_headless(network: nn.Module) -> bool:
     """Whether a network of timm ends with features, as DINOv2's and MAE's do, and can be given a classifier."""
     return getattr(network, "num_classes", None) == 0 and hasattr(network, "reset_classifier")
+
+
+def add_head(network: nn.Module, classes: int) -> None:
+    """Give a network of timm that ends with features a classifier, in place."""
+    reset: Any = getattr(network, "reset_classifier")  # noqa: B009  # unknown to torch.nn.Module
+    reset(classes)
 
 
 def _create(bare: str, options: Mapping[str, Any], **more: Any) -> nn.Module:

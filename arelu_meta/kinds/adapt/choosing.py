@@ -1,0 +1,96 @@
+"""Choose method and strength inside the images that are learned from, by stratified cross-validation."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from arelu_meta.seeding import generator
+from arelu_meta.training.frozen_heads import HEADS, FrozenHead, Strength, fit_sharpness
+
+
+@dataclass(frozen=True, eq=False)
+class Support:
+    """Features (N, d) and labels (N,) of labelled images, and the number of classes."""
+
+    features: Tensor
+    labels: Tensor
+    classes: int
+
+    def part(self, numbers: Tensor) -> "Support":
+        """Take some of the images."""
+        return Support(self.features[numbers], self.labels[numbers], self.classes)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A method with the strength that cross-validation chose, and how well it did there.
+
+    `sharpness` is the factor of its logits that makes their softmax fit the answers of the cross-validation.
+    """
+
+    method: str
+    strength: Strength
+    accuracy: float
+    loss: float
+    sharpness: float
+
+    def fit(self, support: Support) -> FrozenHead:
+        """Fit the method to all images of a support."""
+        head = HEADS[self.method].build(support.features, support.labels, support.classes, self.strength)
+        head.sharpness.fill_(self.sharpness)
+        return head.eval()
+
+
+def stratified_folds(labels: Tensor, folds: int, *, seed: int, stream: str) -> Iterator[tuple[Tensor, Tensor]]:
+    """Divide images into folds with even shares of each class: the numbers of those to fit and of those to answer.
+
+    Args:
+        labels: (N,); every class has `folds` images at least.
+        folds: number of parts.
+        seed, stream: of the draw.
+
+    >>> [held.tolist() for _, held in stratified_folds(torch.tensor([0, 0, 1, 1]), 2, seed=0, stream="folds")]
+    [[0, 3], [1, 2]]
+    """
+    draw = generator(seed, stream)
+    place = torch.empty(len(labels), dtype=torch.int64)
+    start = 0
+    for label in labels.unique().tolist():
+        members = torch.nonzero(labels == label).squeeze(1)
+        place[members[torch.randperm(len(members), generator=draw)]] = (torch.arange(len(members)) + start) % folds
+        start += len(members)  # goes on where the class before ended, so that folds are of even size
+    for fold in range(folds):
+        yield torch.nonzero(place != fold).squeeze(1), torch.nonzero(place == fold).squeeze(1)
+
+
+def choose_strength(method: str, support: Support, folds: int, *, seed: int, stream: str) -> Choice:
+    """Cross-validate every strength of a method; the most right answers win, then the most likely ones.
+
+    Args:
+        method: a key of `HEADS`.
+        support: the images; each is answered once by a head that was fitted without it.
+        folds: number of parts; every class needs as many images.
+        seed, stream: of the division, which is the same for all methods and strengths.
+    """
+    parts = list(stratified_folds(support.labels, folds, seed=seed, stream=stream))
+    choices = []
+    for strength in HEADS[method].strengths:
+        logits = torch.zeros(len(support.labels), support.classes)
+        for fitted, held in parts:
+            part = support.part(fitted)
+            logits[held] = HEADS[method].build(part.features, part.labels, support.classes, strength)(
+                support.features[held]
+            )
+        sharpness = fit_sharpness(logits, support.labels)
+        accuracy = (logits.argmax(1) == support.labels).double().mean().item()
+        loss = cross_entropy(sharpness * logits, support.labels).item()
+        choices.append(Choice(method, strength, accuracy, loss, sharpness))
+    return best_of(choices)
+
+
+def best_of(choices: list[Choice]) -> Choice:
+    """The choice with the best accuracy; of equal ones that with the least loss, then the first."""
+    return max(choices, key=lambda choice: (choice.accuracy, -choice.loss))
