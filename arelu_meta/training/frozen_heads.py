@@ -11,6 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 import torch.nn.functional as F
+from scipy.optimize import minimize_scalar
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression
 from torch import Tensor, nn
 
 Strength = str | int | float
@@ -102,10 +105,12 @@ def _logistic_regression(x: np.ndarray, labels: np.ndarray, classes: int, streng
     With fewer images than features the weights lie in the span of the images, where the penalty is the same: it is
     fitted there, in as many dimensions as there are images.
     """
-    from sklearn.exceptions import ConvergenceWarning
-    from sklearn.linear_model import LogisticRegression
-
-    basis = np.eye(x.shape[1]) if len(x) >= x.shape[1] else np.linalg.svd(x, full_matrices=False)[2]
+    if len(x) < x.shape[1]:
+        squares, vectors = np.linalg.eigh(x @ x.T)
+        kept = squares > 1e-10 * squares[-1]  # one is zero, as the features are centred
+        basis = (vectors[:, kept] / np.sqrt(squares[kept])).T @ x  # orthonormal rows
+    else:
+        basis = np.eye(x.shape[1])
     model = LogisticRegression(C=strength, max_iter=1000, tol=1e-6)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # an answer that is not exact is cross-validated as well
@@ -147,8 +152,6 @@ def fit_sharpness(logits: Tensor, labels: Tensor) -> float:
     >>> fit_sharpness(logits, torch.tensor([0, 0, 0, 1, 1, 1])) < 1  # one of six is wrong
     True
     """
-    from scipy.optimize import minimize_scalar
-
     classes = logits.shape[1]
     scale = float(logits.double().std()) or 1.0
     unit = logits.double() / scale

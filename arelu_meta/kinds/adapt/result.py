@@ -8,6 +8,7 @@ import torch
 
 from arelu_meta.analysis.estimates import Estimate, PairedDifference, holm, mean_interval, paired_difference
 from arelu_meta.console.tables import text_table
+from arelu_meta.data import is_path
 from arelu_meta.kinds.adapt.choosing import Choice
 from arelu_meta.kinds.adapt.spec import AdaptSpec
 from arelu_meta.kinds.results import HELD_OUT, UNVERIFIED, Result, block, where_to_look
@@ -110,7 +111,7 @@ class AdaptResult(Result):
         """Say what was chosen, how well it does, against what, and how to use it."""
         spec, choice, test = self.spec, self.choice, self.test
         over = f"95 % interval over {'draws' if len(self.draws) > 1 else 'images'}"
-        how = over if self.held_out else f"{over}; cross-validated, all choices made anew in every fold"
+        how = over if self.held_out else f"{over}; all choices made anew in every fold"
         rows = [(self.headline.partition(" accuracy")[0] + " accuracy", f"{test.percent()}, {how}")]
         rows.append(("chance", f"{100 / len(self.class_names):.2f} %"))
         strength = f"{choice.method} ({HEADS[choice.method].strength_name} = {choice.strength})"
@@ -124,7 +125,7 @@ class AdaptResult(Result):
         )
         tested = HELD_OUT["images"] if self.held_out else "nothing: all images are learned from"
         rows.append(("held out", tested))
-        if not self.verified:
+        if not self.verified and not is_path(spec.data.dataset):
             rows.append(UNVERIFIED)
         computed, total = self.computed
         rows.append(

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
+from threadpoolctl import threadpool_limits
 from torch import Tensor, nn
 
 from arelu_meta import data
@@ -25,6 +26,7 @@ from arelu_meta.pretrained.feature_cache import cached_features
 from arelu_meta.pretrained.features import FeatureNetwork, feature_network
 from arelu_meta.pretrained.networks import find_model, published_size
 from arelu_meta.pretrained.weights import Weights
+from arelu_meta.runtime.hardware import threads
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,7 +158,8 @@ def _evaluate(spec: AdaptSpec, drawn: Draws, features: Tensor, records: list[dic
         for position, split in enumerate(_splits(drawn, draw, spec, number))
         for method in spec.methods.arms
     ]
-    with session.bar("choose and test", len(units) - len(records)) as advance:
+    # Products of a few hundred numbers: threads would wait for each other longer than they compute.
+    with session.bar("choose and test", len(units) - len(records)) as advance, threads(1), threadpool_limits(1):
         for number, position, split, method in units[len(records) :]:
             support = whole.part(split.support)
             folds = min(spec.methods.folds, int(torch.bincount(support.labels).min()))

@@ -89,7 +89,7 @@ def test_without_held_out_images_all_choices_are_repeated_in_every_fold(store_ur
     result = run(adapt_spec(data={"dataset": "tests.tiny_images:digits"}))
     assert not result.held_out
     assert len(result.draws[0].labels) == 200
-    assert "cross-validated, all choices made anew in every fold" in result.report()
+    assert "over images; all choices made anew in every fold" in result.report()
     metrics = MlflowClient(store_uri).get_run(result.run_id).data.metrics
     assert "test/accuracy" not in metrics
     assert metrics["cross_validation/accuracy"] == pytest.approx(result.draws[0].accuracy())
