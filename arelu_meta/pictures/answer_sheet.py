@@ -58,11 +58,13 @@ def answer_sheet(tiles: Sequence[Tile], *, rows: int = 30, columns: int = 12) ->
             wrong = bool(tile.truth) and tile.truth != tile.answer
             if wrong:
                 pen.rectangle((left, top, left + TILE - 1, top + TILE - 1), outline=WRONG, width=3)
-            text = f"{100 * tile.probability:.0f} %" + (f" {_short(tile.truth, 9)}" if wrong else "")
+            text = f"{100 * tile.probability:.0f} %" + (f" {tile.truth}" if wrong else "")
+            while small.getlength(text) > TILE:
+                text = text.removesuffix("…")[:-1] + "…"
             place = (left + TILE // 2, top + TILE + CAPTION // 2)
             pen.text(place, text, fill=WRONG if wrong else FAINT, font=small, anchor="mm")
     return sheet
 
 
-def _short(name: str, longest: int = LONGEST_NAME) -> str:
-    return name if len(name) <= longest else name[: longest - 1] + "…"
+def _short(name: str) -> str:
+    return name if len(name) <= LONGEST_NAME else name[: LONGEST_NAME - 1] + "…"
