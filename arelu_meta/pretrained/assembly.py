@@ -92,12 +92,11 @@ def assemble(
     network, read, sized = load_network(
         model, weights, model_options or {}, images, head=head, channels=channels, image_size=image_size, seed=seed
     )
-    found = "" if is_headless(network) and not head else _find_head(network, sized, named=head)
+    found = _find_head(network, sized, named=head)
     inputs, of_target = with_statistics(sized, normalise=normalise, mean=mean, std=std)
-    answers = read.state and found  # features are no answers
-    report, agreement = _swap(
-        network, activation, activation_options or {}, images if answers else None, inputs, resize, preserve=preserve
-    )
+    compared = images if read.state and found else None  # features are no answers
+    named = (activation, activation_options or {})
+    report, agreement = _swap(network, *named, compared, inputs, resize, preserve=preserve)
     found = _new_head(network, inputs, found, classes=len(images.class_names), seed=seed, check=bool(head))
     return Assembled(network.train(), inputs, found, read, report, agreement, of_target)
 
@@ -134,8 +133,7 @@ def load_network(
     inputs = replace(inputs, channels=channels or inputs.channels or images.channels, image_size=size)
     check_takes(network, inputs, model=source.name)
     if read.state:
-        found = "" if is_headless(network) and not head else _find_head(network, inputs, named=head)
-        network = _load_weights(network, read, source, options, head=found)
+        network = _load_weights(network, read, source, options, head=_find_head(network, inputs, named=head))
     return network, read, inputs
 
 
@@ -157,7 +155,12 @@ def _load_weights(
 
 
 def _find_head(network: nn.Module, inputs: Inputs, *, named: str = "") -> str:
-    """Give the path of the head: as it is named, as timm's networks say themselves, or found by running it."""
+    """Give the path of the head: as it is named, as timm's networks say themselves, or found by running it.
+
+    It is empty for a network of timm that has none.
+    """
+    if is_headless(network) and not named:
+        return ""
     return (not named and head_path(network)) or find_head(network, noise(inputs, 2), named=named)
 
 

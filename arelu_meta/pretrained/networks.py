@@ -125,25 +125,11 @@ def build_network(
     Raises:
         InputError: it cannot be built with these options, or a function gives no `torch.nn.Module`.
     """
-    options = dict(options)
     try:
-        if model.family == "torchvision":
-            from torchvision import models
-
-            if model.bare in SIDE_OUTPUTS:
-                options = {"aux_logits": False, "init_weights": False, "transform_input": bool(state), **options}
-            network = models.get_model(model.bare, weights=None, **options)
-        elif model.family == "timm":
+        if model.family == "timm":
             network = build_timm(model.bare, options, channels=channels, image_size=image_size, state=state)
-        elif model.family == INSTALLED:
-            installed = find_installed(model.bare)
-            network = load_attribute(installed.builder)(**installed.options, **options)
-        elif model.family == "arelu_meta":
-            network = _build_backbone(model.bare, options, images, state)
         else:
-            network = _build_own(
-                load_attribute(model.name) if model.given is None else model.given, options, images, state
-            )
+            network = _build(model, dict(options), images, state)
     except InputError:
         raise
     except Exception as error:  # code of anyone's may raise anything
@@ -158,6 +144,23 @@ def build_network(
         if parameter.is_floating_point() and parameter.dtype != torch.float32:
             raise InputError(f"{name} of {model.name} is {parameter.dtype}, and images are float32; give it .float()")
     return network
+
+
+def _build(model: ModelSource, options: dict[str, Any], images: ImageSet, state: Mapping[str, Tensor]) -> nn.Module:
+    """Build a network of any family but timm's."""
+    if model.family == "torchvision":
+        from torchvision import models
+
+        if model.bare in SIDE_OUTPUTS:
+            options = {"aux_logits": False, "init_weights": False, "transform_input": bool(state), **options}
+        network: nn.Module = models.get_model(model.bare, weights=None, **options)
+        return network
+    if model.family == INSTALLED:
+        installed = find_installed(model.bare)
+        return load_attribute(installed.builder)(**installed.options, **options)
+    if model.family == "arelu_meta":
+        return _build_backbone(model.bare, options, images, state)
+    return _build_own(load_attribute(model.name) if model.given is None else model.given, options, images, state)
 
 
 def _build_backbone(

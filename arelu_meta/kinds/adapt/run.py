@@ -69,28 +69,10 @@ def run_adapt(spec: AdaptSpec, execution: Execution, bar: progress.Bar) -> Adapt
                 bar=session.bar,
             )
             _evaluate(spec, drawn, features, records, session)
-            final = best_of([_choice(record) for record in records if (record["draw"], record["split"]) == (0, 0)])
-            support = Support(features, drawn.images.labels, len(drawn.images.class_names)).part(drawn.draws[0].support)
-            network = nn.Sequential(OrderedDict(features=prepared.network.cpu(), head=final.fit(support))).eval()
-            result = AdaptResult(
-                spec=spec,
-                network=network,
-                verified=drawn.images.provenance.verified,
-                run_id=session.tracker.run_id,
-                experiment_id=session.tracker.experiment_id,
-                tracking_uri=session.tracker.uri,
-                class_names=drawn.images.class_names,
-                held_out=drawn.held_out,
-                draws=[_outcome(drawn, number, records) for number in range(len(drawn.draws))],
-                choice=final,
-                support_size=len(support.labels),
-                feature_count=features.shape[1],
-                computed=(computed, len(features)),
-                seconds=session.seconds,
-            )
+            result = _result(spec, prepared, features, records, session, computed)
             result.record(session.tracker)
             fitted = fit_to_inputs(drawn.images.subset(torch.arange(2)), prepared.inputs, resize=spec.input.resize)
-            session.tracker.log_network(network, fitted, prepared.inputs)
+            session.tracker.log_network(result.network, fitted, prepared.inputs)
             return result
 
 
@@ -169,6 +151,36 @@ def _evaluate(spec: AdaptSpec, drawn: Draws, features: Tensor, records: list[dic
             records.append({"draw": number, "split": position, "numbers": split.test, "logits": logits, **vars(choice)})
             session.save({"records": records})
             advance(f"{method} {choice.strength}: {100 * choice.accuracy:.1f} % cross-validated")
+
+
+def _result(
+    spec: AdaptSpec,
+    prepared: PreparedAdaptation,
+    features: Tensor,
+    records: list[dict[str, Any]],
+    session: Session,
+    computed: int,
+) -> AdaptResult:
+    """Fit what was chosen in the first draw, and put all answers together."""
+    drawn, tracker = prepared.drawn, session.tracker
+    final = best_of([_choice(record) for record in records if (record["draw"], record["split"]) == (0, 0)])
+    support = Support(features, drawn.images.labels, len(drawn.images.class_names)).part(drawn.draws[0].support)
+    return AdaptResult(
+        spec=spec,
+        network=nn.Sequential(OrderedDict(features=prepared.network.cpu(), head=final.fit(support))).eval(),
+        verified=drawn.images.provenance.verified,
+        run_id=tracker.run_id,
+        experiment_id=tracker.experiment_id,
+        tracking_uri=tracker.uri,
+        class_names=drawn.images.class_names,
+        held_out=drawn.held_out,
+        draws=[_outcome(drawn, number, records) for number in range(len(drawn.draws))],
+        choice=final,
+        support_size=len(support.labels),
+        feature_count=features.shape[1],
+        computed=(computed, len(features)),
+        seconds=session.seconds,
+    )
 
 
 def _choice(record: Mapping[str, Any]) -> Choice:
