@@ -36,7 +36,10 @@ def test_the_first_word_is_the_images(capsys, monkeypatch, tmp_path: Path):
     ("words", "message"),
     [
         (["no_such_folder/"], "no file or folder 'no_such_folder/'"),
-        (["digits", "--method", "svm"], "--method svm: must be 'prototypes', 'knn', 'linear' or 'all'"),
+        (
+            ["digits", "--method", "svm"],
+            "--method svm: must be 'prototypes', 'knn', 'linear', 'norm',",
+        ),
         (["digits", "--draws", "3"], "--draws 3 draws images anew, and without --shots all are learned from"),
         (["digits", "--shots", "3"], "class '0' has 3 images to learn from, fewer than --folds 5; set --folds 3"),
         (["digits", "--shotss", "3"], "unknown flag '--shotss'; did you mean '--shots'?"),

@@ -1,27 +1,53 @@
 """Choose method and strength inside the images that are learned from, by stratified cross-validation."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from arelu_meta.data.imageset import ImageSet
+from arelu_meta.kinds.adapt.tuning import Tuner, answer
 from arelu_meta.seeding import generator
 from arelu_meta.training.frozen_heads import HEADS, FrozenHead, Strength, fit_sharpness
+
+RATES: Mapping[str, tuple[Strength, ...]] = {"norm": (1e-3, 1e-2), "activation": (1e-2, 1e-1), "full": (1e-4, 1e-3)}
+STRENGTHS = {**{name: kind.strengths for name, kind in HEADS.items()}, **RATES}
+STRENGTH_NAMES = {**{name: kind.strength_name for name, kind in HEADS.items()}, **dict.fromkeys(RATES, "lr")}
 
 
 @dataclass(frozen=True, eq=False)
 class Support:
-    """Features (N, d) and labels (N,) of labelled images, and the number of classes."""
+    """Features (N, d) and labels (N,) of labelled images, and the number of classes.
+
+    Methods that move the network need the images themselves, at its size, and a tuner.
+    """
 
     features: Tensor
     labels: Tensor
     classes: int
+    images: ImageSet | None = None
+    tuner: Tuner | None = None
 
     def part(self, numbers: Tensor) -> "Support":
         """Take some of the images."""
-        return Support(self.features[numbers], self.labels[numbers], self.classes)
+        images = None if self.images is None else self.images.subset(numbers)
+        return replace(self, features=self.features[numbers], labels=self.labels[numbers], images=images)
+
+    def fit(self, method: str, strength: Strength) -> nn.Module:
+        """Fit a method to all images: a head on features, or a network on images."""
+        if method in HEADS:
+            return HEADS[method].build(self.features, self.labels, self.classes, strength).eval()
+        if self.images is None or self.tuner is None:
+            raise ValueError(f"{method} moves the network, and needs images and a tuner")
+        return self.tuner.tune(self.images, self.classes, method=method, lr=float(strength))
+
+    def answers(self, fitted: nn.Module) -> Tensor:
+        """Logits (N, classes) of what `fit` gave, perhaps for other images, to these."""
+        if isinstance(fitted, FrozenHead) or self.images is None:
+            return fitted(self.features)
+        return answer(fitted, self.images)
 
 
 @dataclass(frozen=True)
@@ -37,11 +63,12 @@ class Choice:
     loss: float
     sharpness: float
 
-    def fit(self, support: Support) -> FrozenHead:
-        """Fit the method to all images of a support."""
-        head = HEADS[self.method].build(support.features, support.labels, support.classes, self.strength)
-        head.sharpness.fill_(self.sharpness)
-        return head.eval()
+    def fit(self, support: Support) -> nn.Module:
+        """Fit the method to all images of a support: a head on features, or a network on images."""
+        fitted = support.fit(self.method, self.strength)
+        head = fitted if isinstance(fitted, FrozenHead) else fitted.get_submodule("head")
+        head.get_buffer("sharpness").fill_(self.sharpness)
+        return fitted
 
 
 def stratified_folds(labels: Tensor, folds: int, *, seed: int, stream: str) -> Iterator[tuple[Tensor, Tensor]]:
@@ -70,20 +97,17 @@ def choose_strength(method: str, support: Support, folds: int, *, seed: int, str
     """Cross-validate every strength of a method; the most right answers win, then the most likely ones.
 
     Args:
-        method: a key of `HEADS`.
+        method: a key of `STRENGTHS`.
         support: the images; each is answered once by a head that was fitted without it.
         folds: number of parts; every class needs as many images.
         seed, stream: of the division, which is the same for all methods and strengths.
     """
     parts = list(stratified_folds(support.labels, folds, seed=seed, stream=stream))
     choices = []
-    for strength in HEADS[method].strengths:
+    for strength in STRENGTHS[method]:
         logits = torch.zeros(len(support.labels), support.classes)
         for fitted, held in parts:
-            part = support.part(fitted)
-            logits[held] = HEADS[method].build(part.features, part.labels, support.classes, strength)(
-                support.features[held]
-            )
+            logits[held] = support.part(held).answers(support.part(fitted).fit(method, strength))
         sharpness = fit_sharpness(logits, support.labels)
         accuracy = (logits.argmax(1) == support.labels).double().mean().item()
         loss = cross_entropy(sharpness * logits, support.labels).item()

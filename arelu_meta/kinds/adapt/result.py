@@ -9,13 +9,12 @@ import torch
 from arelu_meta.analysis.estimates import Estimate, PairedDifference, holm, mean_interval, paired_difference
 from arelu_meta.console.tables import text_table
 from arelu_meta.data import is_path
-from arelu_meta.kinds.adapt.choosing import Choice
+from arelu_meta.kinds.adapt.choosing import STRENGTH_NAMES, Choice
 from arelu_meta.kinds.adapt.spec import AdaptSpec
 from arelu_meta.kinds.results import HELD_OUT, UNVERIFIED, Result, block, where_to_look
 from arelu_meta.metrics import confusion_matrix
 from arelu_meta.pictures.figures import confusion_figure
 from arelu_meta.store.tracking import Tracker
-from arelu_meta.training.frozen_heads import HEADS
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,8 +113,8 @@ class AdaptResult(Result):
         how = over if self.held_out else f"{over}; all choices made anew in every fold"
         rows = [(self.headline.partition(" accuracy")[0] + " accuracy", f"{test.percent()}, {how}")]
         rows.append(("chance", f"{100 / len(self.class_names):.2f} %"))
-        strength = f"{choice.method} ({HEADS[choice.method].strength_name} = {choice.strength})"
-        which = " in the first draw, of which the model is" if len(self.draws) > 1 else ""
+        strength = f"{choice.method} ({STRENGTH_NAMES[choice.method]} = {choice.strength})"
+        which = " in the first draw, which the stored model is of" if len(self.draws) > 1 else ""
         rows.append(
             ("chosen", f"{strength}{which}, by {spec.methods.folds}-fold cross-validation inside the given images")
         )

@@ -17,16 +17,17 @@ from arelu_meta.data.splits import SUBSETS
 from arelu_meta.errors import InputError
 from arelu_meta.kinds.adapt.choosing import Choice, Support, best_of, choose_strength, stratified_folds
 from arelu_meta.kinds.adapt.result import AdaptResult, DrawOutcome
-from arelu_meta.kinds.adapt.spec import AdaptSpec
+from arelu_meta.kinds.adapt.spec import FROZEN, TUNED, AdaptSpec
 from arelu_meta.kinds.adapt.supports import Draw, Draws, draw_supports
+from arelu_meta.kinds.adapt.tuning import Tuner
 from arelu_meta.kinds.execution import Execution
 from arelu_meta.kinds.session import Session, machine, open_session
-from arelu_meta.pretrained.assembly import fit_to_inputs, load_network, noise, with_statistics
+from arelu_meta.pretrained.assembly import check_memory, fit_to_inputs, load_network, noise, with_statistics
 from arelu_meta.pretrained.feature_cache import cached_features
 from arelu_meta.pretrained.features import FeatureNetwork, feature_network
 from arelu_meta.pretrained.networks import find_model, published_size
 from arelu_meta.pretrained.weights import Weights
-from arelu_meta.runtime.hardware import threads
+from arelu_meta.runtime.hardware import available_memory, threads
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,8 +69,9 @@ def run_adapt(spec: AdaptSpec, execution: Execution, bar: progress.Bar) -> Adapt
                 device=device,
                 bar=session.bar,
             )
-            _evaluate(spec, drawn, features, records, session)
-            result = _result(spec, prepared, features, records, session, computed)
+            support = _support(spec, prepared, features, device)
+            _evaluate(spec, drawn, support, records, session)
+            result = _result(spec, prepared, support, records, session, computed)
             result.record(session.tracker)
             fitted = fit_to_inputs(drawn.images.subset(torch.arange(2)), prepared.inputs, resize=spec.input.resize)
             session.tracker.log_network(result.network, fitted, prepared.inputs)
@@ -103,6 +105,10 @@ def prepare(spec: AdaptSpec, *, root: str | None = None) -> PreparedAdaptation:
         mean, std = learned.channel_statistics()
         inputs = replace(inputs, mean=mean, std=tuple(max(deviation, 1e-6) for deviation in std))
     found = feature_network(network.eval().requires_grad_(False), noise(inputs, 2), head=section.head)
+    if set(spec.methods.arms) & set(TUNED):
+        check_memory(len(drawn.images), inputs, memory=available_memory())
+    if "activation" in spec.methods.arms:
+        Tuner(found, spec.methods.activation, spec.methods.epochs, spec.seed).start("activation")  # for its errors
     return PreparedAdaptation(drawn, found.eval(), replace(inputs, resize=given.resize, read_size=read_size), weights)
 
 
@@ -131,23 +137,37 @@ def _splits(drawn: Draws, draw: Draw, spec: AdaptSpec, number: int) -> list[Draw
     return splits
 
 
-def _evaluate(spec: AdaptSpec, drawn: Draws, features: Tensor, records: list[dict[str, Any]], session: Session) -> None:
+def _support(spec: AdaptSpec, prepared: PreparedAdaptation, features: Tensor, device: torch.device) -> Support:
+    """Give what methods are fitted to: features, and images where the network is to move."""
+    images = prepared.drawn.images
+    whole = Support(features, images.labels.cpu(), len(images.class_names))
+    if not set(spec.methods.arms) & set(TUNED):
+        return whole
+    fitted = fit_to_inputs(images, prepared.inputs, resize=spec.input.resize).to(device)
+    tuner = Tuner(prepared.network.to(device), spec.methods.activation, spec.methods.epochs, spec.seed)
+    return replace(whole, images=fitted, tuner=tuner)
+
+
+def _evaluate(spec: AdaptSpec, drawn: Draws, whole: Support, records: list[dict[str, Any]], session: Session) -> None:
     """Choose the strength of every method in every draw, fit it, and answer what is held out; adds to `records`."""
-    whole = Support(features, drawn.images.labels.cpu(), len(drawn.images.class_names))
     units = [
         (number, position, split, method)
         for number, draw in enumerate(drawn.draws)
         for position, split in enumerate(_splits(drawn, draw, spec, number))
         for method in spec.methods.arms
     ]
-    # Products of a few hundred numbers: threads would wait for each other longer than they compute.
-    with session.bar("choose and test", len(units) - len(records)) as advance, threads(1), threadpool_limits(1):
+    with session.bar("choose and test", len(units) - len(records)) as advance:
         for number, position, split, method in units[len(records) :]:
             support = whole.part(split.support)
             folds = min(spec.methods.folds, int(torch.bincount(support.labels).min()))
             stream = f"folds/{number}/{position}"
-            choice = choose_strength(method, support, folds, seed=spec.seed, stream=stream)
-            logits = choice.fit(support)(features[split.test])
+            # Products of a few hundred numbers: threads would wait for each other longer than they compute.
+            few = 1 if method in FROZEN else 0
+            with threads(few), threadpool_limits(few or None):
+                choice = choose_strength(method, support, folds, seed=spec.seed, stream=stream)
+                logits = torch.zeros(0, support.classes)
+                if len(split.test):
+                    logits = whole.part(split.test).answers(choice.fit(support))
             records.append({"draw": number, "split": position, "numbers": split.test, "logits": logits, **vars(choice)})
             session.save({"records": records})
             advance(f"{method} {choice.strength}: {100 * choice.accuracy:.1f} % cross-validated")
@@ -156,18 +176,21 @@ def _evaluate(spec: AdaptSpec, drawn: Draws, features: Tensor, records: list[dic
 def _result(
     spec: AdaptSpec,
     prepared: PreparedAdaptation,
-    features: Tensor,
+    whole: Support,
     records: list[dict[str, Any]],
     session: Session,
     computed: int,
 ) -> AdaptResult:
     """Fit what was chosen in the first draw, and put all answers together."""
-    drawn, tracker = prepared.drawn, session.tracker
+    drawn, tracker, features = prepared.drawn, session.tracker, whole.features
     final = best_of([_choice(record) for record in records if (record["draw"], record["split"]) == (0, 0)])
-    support = Support(features, drawn.images.labels, len(drawn.images.class_names)).part(drawn.draws[0].support)
+    support = whole.part(drawn.draws[0].support)
+    fitted = final.fit(support)
+    if final.method in FROZEN:
+        fitted = nn.Sequential(OrderedDict(features=prepared.network, head=fitted))
     return AdaptResult(
         spec=spec,
-        network=nn.Sequential(OrderedDict(features=prepared.network.cpu(), head=final.fit(support))).eval(),
+        network=fitted.cpu().eval(),
         verified=drawn.images.provenance.verified,
         run_id=tracker.run_id,
         experiment_id=tracker.experiment_id,

@@ -6,11 +6,21 @@ from pydantic import Field, model_validator
 
 from arelu_meta.errors import InputError
 from arelu_meta.kinds.finetune.spec import PretrainedInputSection
-from arelu_meta.kinds.sections import Count, DatasetName, Option, OptionalCount, Section, Spec, SplitSeed
+from arelu_meta.kinds.sections import (
+    ActivationName,
+    Count,
+    DatasetName,
+    Option,
+    OptionalCount,
+    Section,
+    Spec,
+    SplitSeed,
+)
 from arelu_meta.pretrained.installed import DEFAULT
 
-Method = Literal["prototypes", "knn", "linear", "all"]
+Method = Literal["prototypes", "knn", "linear", "norm", "activation", "full", "all"]
 FROZEN: tuple[Method, ...] = ("prototypes", "knn", "linear")
+TUNED: tuple[Method, ...] = ("norm", "activation", "full")
 
 
 class SupportSection(Section):
@@ -60,20 +70,24 @@ class MethodSection(Section):
     """What is tried, and how it is chosen."""
 
     method: tuple[Method, ...] = FROZEN
-    """what is tried: prototypes (nearest class mean), knn, linear (logistic regression), or all"""
+    """what is tried: prototypes, knn, linear (on frozen features), norm, activation, full (what is tuned), or all"""
     folds: Annotated[int, Field(ge=2)] = 5
     """parts of the given images for cross-validation, by which method and strength are chosen"""
+    activation: ActivationName = "arelu"
+    """method activation: what replaces the network's activations, started where they were; it and the head are tuned"""
+    epochs: Count = 10
+    """methods norm, activation and full: passes over the images"""
 
     @model_validator(mode="after")
     def _consistent(self) -> "MethodSection":
         if not self.method:
-            raise InputError(f"name a `method` at least: {', '.join(FROZEN)}, or all")
+            raise InputError(f"name a `method` at least: {', '.join((*FROZEN, *TUNED))}, or all")
         return self
 
     @property
     def arms(self) -> tuple[str, ...]:
         """The methods, each once, in their own order."""
-        return tuple(name for name in FROZEN if name in self.method or "all" in self.method)
+        return tuple(name for name in (*FROZEN, *TUNED) if name in self.method or "all" in self.method)
 
 
 class SupportOnlySection(Section):

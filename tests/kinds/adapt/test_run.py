@@ -143,6 +143,25 @@ def test_the_network_of_the_result_gives_the_answers():
 
 
 @pytest.mark.usefixtures("store", "no_model")
+def test_networks_that_move_are_compared_with_frozen_ones():
+    """All six methods on one draw; the network of the result is the chosen one, moved or not."""
+    methods, few = {"method": ["all"], "epochs": 2, "folds": 2}, {**DIGITS, "shots": 4, "test_per_class": 3}
+    result = run(adapt_spec(data=few, methods=methods))
+    assert list(result.draws[0].answers) == ["prototypes", "knn", "linear", "norm", "activation", "full"]
+    for method in ("norm", "activation", "full"):
+        alone = run(
+            adapt_spec(data={**DIGITS, "shots": 4, "test_per_class": 3}, methods={**methods, "method": [method]})
+        )
+        assert alone.choice == result.draws[0].choices[method]
+        made = prepare(alone.spec)
+        x = made.drawn.images.images[made.drawn.draws[0].test].expand(-1, 3, -1, -1).float() / 255
+        with torch.no_grad():
+            answers = alone.network(made.inputs.normalise(x)).argmax(1).numpy()
+        assert np.array_equal(answers, alone.draws[0].selected)
+        assert np.array_equal(alone.draws[0].selected, result.draws[0].answers[method])
+
+
+@pytest.mark.usefixtures("store", "no_model")
 def test_a_second_run_computes_no_features():
     spec = adapt_spec()
     first, second = run(spec), run(spec)
@@ -172,6 +191,7 @@ WRONG = [
     ({"network": {"model": "resnet81"}}, "unknown model 'resnet81'; did you mean 'resnet18'"),
     ({"network": {"model": "tests.tiny_networks:two_heads"}}, "which layer is the classifier"),
     ({"network": {"weights": "no.pth"}}, "no weights file 'no.pth'"),
+    ({"methods": {"method": ["activation"], "activation": "maxout"}}, "'maxout' takes 2 inputs per output"),
     ({"input": {"image_size": 5}}, "cannot take images of 3x5x5"),
 ]
 
