@@ -135,7 +135,7 @@ class HeadKind:
 HEADS: Mapping[str, HeadKind] = {
     "prototypes": HeadKind(PrototypeHead, ("centred", "plain"), "features"),
     "knn": HeadKind(NeighbourHead, (1, 3, 5, 10), "k"),
-    "linear": HeadKind(LinearHead, (1.0, 10.0, 100.0, 0.1), "C"),
+    "linear": HeadKind(LinearHead, (10.0, 1.0, 100.0, 1000.0), "C"),
 }
 
 
