@@ -26,6 +26,10 @@ class Draws:
 
     images: ImageSet
     draws: list[Draw]
+    numbers: Tensor
+    """of these images in the whole set"""
+    source: str = ""
+    """digest of the whole set"""
 
     @property
     def held_out(self) -> bool:
@@ -36,7 +40,9 @@ class Draws:
         """The first draw, as runs record what they learn from and are tested on."""
         first = self.draws[0]
         indices = {"train": first.support, "validation": first.test[:0], "test": first.test}
-        return divide(self.images, indices, held_out="images", may_lack=("validation", "test"))
+        split = divide(self.images, indices, held_out="images", may_lack=("validation", "test"))
+        whole = {subset: self.numbers[some] for subset, some in indices.items()}
+        return replace(split, indices=whole, source=self.source)
 
     def smallest_class(self) -> tuple[str, int]:
         """Name and number of images of the class with the fewest to learn from, over all draws."""
@@ -55,6 +61,7 @@ def draw_supports(images: ImageSet, section: SupportSection) -> Draws:
     Raises:
         InputError: a class with fewer images than `shots` and one to test on, or classes that are tested alone.
     """
+    source = images.digest
     images, learned, tested = _pools(images)
     published = bool(len(tested))
     draws = []
@@ -78,7 +85,8 @@ def draw_supports(images: ImageSet, section: SupportSection) -> Draws:
     used = torch.cat([torch.cat([draw.support, draw.test]) for draw in draws]).unique()
     numbers = torch.full((len(images),), -1)
     numbers[used] = torch.arange(len(used))
-    return Draws(images.subset(used), [Draw(numbers[draw.support], numbers[draw.test]) for draw in draws])
+    renumbered = [Draw(numbers[draw.support], numbers[draw.test]) for draw in draws]
+    return Draws(images.subset(used), renumbered, used, source)
 
 
 def _pools(images: ImageSet) -> tuple[ImageSet, Tensor, Tensor]:

@@ -10,11 +10,13 @@ import torch
 from mlflow import MlflowClient
 from PIL import Image
 
+from arelu_meta.data.raw_images import prepare_images
 from arelu_meta.errors import InputError
 from arelu_meta.kinds import run
 from arelu_meta.kinds.adapt.choosing import Support, choose_strength
 from arelu_meta.kinds.adapt.run import prepare
 from arelu_meta.kinds.adapt.spec import AdaptSpec
+from arelu_meta.store.predicting import find_images
 from arelu_meta.training.frozen_heads import HEADS
 from tests.supervised_runs import ADAPT, artifacts, merged, no_model
 from tests.tiny_images import DISCS
@@ -181,7 +183,11 @@ def test_photos_of_any_size_are_read_at_the_size_of_the_network(tmp_path):
     result = run(spec)
     assert result.class_names == ("dark", "light")
     assert result.score > 0.8
-    assert prepare(spec).inputs.read_size == 16
+    made = prepare(spec)
+    assert made.inputs.read_size == 16
+    files = find_images([tmp_path / "photos"])
+    read = made.inputs.normalise(made.drawn.images.images.float() / 255)  # what was learned from, in the same order
+    assert torch.equal(prepare_images(files, made.inputs), read)
 
 
 WRONG = [

@@ -47,8 +47,11 @@ def test_images_that_no_draw_uses_are_left_out():
     drawn = draw_supports(images, section(shots=2, test_per_class=3))
     assert len(drawn.images) == 50
     (draw,) = drawn.draws
-    found = {image.numpy().tobytes() for image in drawn.images.images}
-    assert len(found & {image.numpy().tobytes() for image in images.images}) == len(found)
+    split = drawn.split()
+    for subset, numbers in (("train", draw.support), ("test", draw.test)):
+        assert torch.equal(images.images[split.indices[subset]], drawn.images.images[numbers])
+        assert torch.equal(images.labels[split.indices[subset]], drawn.images.labels[numbers])
+    assert split.source == images.digest
     again = draw_supports(images, section(shots=2, test_per_class=3))
     assert torch.equal(drawn.images.images, again.images.images)
     assert torch.equal(draw.support, again.draws[0].support)
