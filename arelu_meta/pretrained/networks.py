@@ -133,10 +133,12 @@ def build_network(
     except InputError:
         raise
     except Exception as error:  # code of anyone's may raise anything
-        given = ", ".join(f"{key}={value!r}" for key, value in options.items()) or "no options"
+        sizes = {name: value for name, value in (("channels", channels), ("image_size", image_size)) if value}
+        given = ", ".join(f"{key}={value!r}" for key, value in {**options, **sizes}.items()) or "no options"
         kind = "" if isinstance(error, TypeError | ValueError | RuntimeError) else f"{type(error).__name__}: "
         raise InputError(
             f"{model.name} cannot be built with {given}: {kind}{first_line(error)}; see `model_options`"
+            + (f" and {' and '.join(f'`{name}`' for name in sizes)}" if sizes else "")
         ) from error
     if not isinstance(network, nn.Module):
         raise InputError(f"{model.name} gives a {type(network).__name__}, not a torch.nn.Module; name a builder")

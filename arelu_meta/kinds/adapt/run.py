@@ -59,8 +59,7 @@ def run_adapt(spec: AdaptSpec, execution: Execution, bar: progress.Bar) -> Adapt
             datasets={part: getattr(split, part) for part in SUBSETS if len(getattr(split, part))},
             split=split,
         ) as session:
-            records: list[dict[str, Any]] = session.checkpoint["records"] if session.checkpoint else []
-            session.save({"records": records})
+            records = _records(session, drawn.images.digest)
             features, computed = cached_features(
                 prepared.network,
                 drawn.images,
@@ -137,6 +136,16 @@ def _splits(drawn: Draws, draw: Draw, spec: AdaptSpec, number: int) -> list[Draw
     return splits
 
 
+def _records(session: Session, digest: str) -> list[dict[str, Any]]:
+    """Answers up to the checkpoint, if it is of these images: a folder of the same name may hold others by now."""
+    checkpoint = session.checkpoint
+    records: list[dict[str, Any]] = []
+    if checkpoint is not None and checkpoint.get("images") == digest:
+        records = checkpoint["records"]
+    session.save({"records": records, "images": digest})
+    return records
+
+
 def _support(spec: AdaptSpec, prepared: PreparedAdaptation, features: Tensor, device: torch.device) -> Support:
     """Give what methods are fitted to: features, and images where the network is to move."""
     images = prepared.drawn.images
@@ -169,7 +178,7 @@ def _evaluate(spec: AdaptSpec, drawn: Draws, whole: Support, records: list[dict[
                 if len(split.test):
                     logits = whole.part(split.test).answers(choice.fit(support))
             records.append({"draw": number, "split": position, "numbers": split.test, "logits": logits, **vars(choice)})
-            session.save({"records": records})
+            session.save({"records": records, "images": drawn.images.digest})
             advance(f"{method} {choice.strength}: {100 * choice.accuracy:.1f} % cross-validated")
 
 

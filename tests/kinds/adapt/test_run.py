@@ -16,9 +16,10 @@ from arelu_meta.kinds import run
 from arelu_meta.kinds.adapt.choosing import Support, choose_strength
 from arelu_meta.kinds.adapt.run import prepare
 from arelu_meta.kinds.adapt.spec import AdaptSpec
+from arelu_meta.kinds.execution import Execution
 from arelu_meta.store.predicting import find_images
 from arelu_meta.training.frozen_heads import HEADS
-from tests.supervised_runs import ADAPT, artifacts, merged, no_model
+from tests.supervised_runs import ADAPT, artifacts, interrupted_after, merged, no_model
 from tests.tiny_images import DISCS
 from tests.tiny_runs import MLFLOW_WARNINGS, metric_history
 
@@ -169,6 +170,26 @@ def test_a_second_run_computes_no_features():
     first, second = run(spec), run(spec)
     assert (first.computed, second.computed) == ((200, 200), (0, 200))
     assert first.score == second.score
+
+
+@pytest.mark.usefixtures("store", "no_model")
+def test_answers_to_other_images_are_not_resumed(monkeypatch):
+    """A folder of the same name may hold other images by the time that a run is resumed."""
+    import arelu_meta.kinds.adapt.run as module
+
+    spec = adapt_spec()
+    with pytest.raises(KeyboardInterrupt):
+        run(spec, bar=interrupted_after(9))  # seven parts of the features, then the second method
+    draw = module.draw_supports
+
+    def inverted(images, section):
+        return draw(replace(images, images=255 - images.images), section)
+
+    monkeypatch.setattr(module, "draw_supports", inverted)
+    resumed = run(spec, Execution(resume=True))
+    fresh = run(spec)
+    assert resumed.draws[0].choices == fresh.draws[0].choices
+    assert all(np.array_equal(resumed.draws[0].answers[name], fresh.draws[0].answers[name]) for name in HEADS)
 
 
 @pytest.mark.usefixtures("store", "no_model")
