@@ -35,12 +35,13 @@ def answer_sheet(tiles: Sequence[Tile], *, rows: int = 30, columns: int = 12) ->
     most = max(1, rows // max(1, len(classes)))
     for name in sorted(classes):
         members = classes[name]
+        short = name if len(name) <= LONGEST_NAME else name[: LONGEST_NAME - 1] + "…"
         shown = members
         if len(members) > most * columns:
             step = (len(members) - 1) / (most * columns - 1)
             shown = [members[round(step * number)] for number in range(most * columns)]
         for start in range(0, len(shown), columns):
-            lines.append(("" if start else f"{_short(name)} ({len(members)})", shown[start : start + columns]))
+            lines.append(("" if start else f"{short} ({len(members)})", shown[start : start + columns]))
     lines = lines[:rows]
     bold, small = open_font("DejaVuSans", 14), open_font("DejaVuSans", 11)
     margin = 3 * GAP + int(max((bold.getlength(title) for title, _ in lines), default=0))
@@ -64,7 +65,3 @@ def answer_sheet(tiles: Sequence[Tile], *, rows: int = 30, columns: int = 12) ->
             place = (left + TILE // 2, top + TILE + CAPTION // 2)
             pen.text(place, text, fill=WRONG if wrong else FAINT, font=small, anchor="mm")
     return sheet
-
-
-def _short(name: str) -> str:
-    return name if len(name) <= LONGEST_NAME else name[: LONGEST_NAME - 1] + "…"

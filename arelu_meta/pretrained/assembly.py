@@ -14,7 +14,7 @@ from arelu_meta.data.inputs import Inputs, Resize, fit_images
 from arelu_meta.errors import InputError, first_line
 from arelu_meta.pretrained.classifier_head import find_head, replace_head
 from arelu_meta.pretrained.networks import Model, ModelSource, build_network, declared_inputs, find_model
-from arelu_meta.pretrained.timm_networks import add_head, convert_weights, head_path, is_headless
+from arelu_meta.pretrained.timm_networks import convert_weights, head_path, is_headless
 from arelu_meta.pretrained.weights import Weights, load_weights, read_weights
 from arelu_meta.seeding import global_stream
 from arelu_meta.surgery import SwapReport, swap
@@ -187,8 +187,9 @@ def _new_head(network: nn.Module, inputs: Inputs, head: str, *, classes: int, se
     `check` refuses a layer whose outputs are not the network's.
     """
     if not head:
+        without_type: Any = network  # torch's modules have no such method
         with global_stream(seed, "head"):
-            add_head(network, classes)
+            without_type.reset_classifier(classes)
         head = _find_head(network, inputs)
     replace_head(network, head, classes=classes, seed=seed)
     if not check:

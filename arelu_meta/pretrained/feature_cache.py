@@ -10,7 +10,6 @@ import hashlib
 import sqlite3
 import time
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -22,6 +21,7 @@ from arelu_meta.data.imageset import ImageSet
 from arelu_meta.data.inputs import Inputs
 from arelu_meta.pretrained.assembly import fit_to_inputs
 
+FILE = "features.db"
 AT_ONCE = 32  # images
 MOST_BYTES = 500_000_000
 GENERATION = 1  # to be raised when the same network and image give other features
@@ -79,10 +79,10 @@ def cached_features(
     return torch.stack([found[image] for image in keys]), len(missing)
 
 
-def read_features(network: str, keys: Sequence[str], *, folder: Path | None = None) -> dict[str, Tensor]:
+def read_features(network: str, keys: Sequence[str]) -> dict[str, Tensor]:
     """Read the features that are there, by image; what does not match its digest is left out."""
     found: dict[str, Tensor] = {}
-    with contextlib.suppress(sqlite3.Error, OSError), _opened(folder) as connection:
+    with contextlib.suppress(sqlite3.Error, OSError), _opened() as connection:
         for key in keys:
             query = "SELECT numbers, digest FROM features WHERE network = ? AND image = ?"
             for numbers, digest in connection.execute(query, (network, key)):
@@ -93,14 +93,14 @@ def read_features(network: str, keys: Sequence[str], *, folder: Path | None = No
     return found
 
 
-def write_features(network: str, features: dict[str, Tensor], *, folder: Path | None = None) -> None:
+def write_features(network: str, features: dict[str, Tensor]) -> None:
     """Add features in one transaction, and drop the oldest beyond the bound."""
     rows = []
     for image, vector in features.items():
         numbers = vector.detach().cpu().float().contiguous().numpy().tobytes()
         rows.append((network, image, numbers, _digest(network, image, numbers), time.time()))
     try:
-        with _opened(folder) as connection:
+        with _opened() as connection:
             connection.executemany("INSERT OR REPLACE INTO features VALUES (?, ?, ?, ?, ?)", rows)
             (total,) = connection.execute("SELECT coalesce(sum(length(numbers)), 0) FROM features").fetchone()
             if total > MOST_BYTES:
@@ -112,7 +112,7 @@ def write_features(network: str, features: dict[str, Tensor], *, folder: Path | 
     except sqlite3.DatabaseError as error:
         if "malformed" in str(error) or "not a database" in str(error):
             with contextlib.suppress(OSError):
-                _path(folder).unlink(missing_ok=True)
+                (cache_folder() / FILE).unlink(missing_ok=True)
     except OSError:
         pass  # a folder that cannot be written
 
@@ -122,14 +122,10 @@ def _digest(network: str, image: str, numbers: bytes) -> bytes:
     return hashlib.sha256(f"{network}{image}".encode() + numbers).digest()
 
 
-def _path(folder: Path | None) -> Path:
-    return (folder or cache_folder()) / "features.db"
-
-
 @contextlib.contextmanager
-def _opened(folder: Path | None) -> Iterator[sqlite3.Connection]:
+def _opened() -> Iterator[sqlite3.Connection]:
     """Open the file, commit at the end, or roll back; another process that writes is waited for."""
-    path = _path(folder)
+    path = cache_folder() / FILE
     path.parent.mkdir(parents=True, exist_ok=True)
     connection = sqlite3.connect(path, timeout=30)
     try:

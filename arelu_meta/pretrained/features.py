@@ -72,9 +72,10 @@ def feature_network(network: nn.Module, x: Tensor, *, head: str = "") -> Feature
     >>> feature_network(network, torch.zeros(2, 3, 2, 2))(torch.zeros(4, 3, 2, 2)).shape
     torch.Size([4, 8])
     """
+    takes = inspect.signature(getattr(network, "forward_head", network.forward)).parameters
     if head:
         found = FeatureNetwork(network, "input", find_head(network, x, named=head))
-    elif hasattr(network, "forward_features") and _takes_pre_logits(network):
+    elif hasattr(network, "forward_features") and "pre_logits" in takes:
         found = FeatureNetwork(network, "forward_head")
     elif inspect.ismethod(getattr(network, "features", None)):  # torchvision has layers of that name
         found = FeatureNetwork(network, "features")
@@ -91,8 +92,3 @@ def feature_network(network: nn.Module, x: Tensor, *, head: str = "") -> Feature
             f"{kind} gives features {shape} for {len(x)} images, not (N, d); name its classifier by `head`"
         )
     return found
-
-
-def _takes_pre_logits(network: nn.Module) -> bool:
-    method = getattr(network, "forward_head", None)
-    return method is not None and "pre_logits" in inspect.signature(method).parameters

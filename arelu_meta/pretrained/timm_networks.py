@@ -80,9 +80,9 @@ def convert_weights(bare: str, options: Mapping[str, Any], like: nn.Module, stat
     asked = {**options, "num_classes": like.num_classes}
     if convolution is not None:
         asked["in_chans"] = convolution.in_channels
-    side = _side(like)
-    if side:
-        asked["img_size"] = side
+    side = getattr(getattr(like, "patch_embed", None), "img_size", None)
+    if isinstance(side, tuple | list):  # None: it takes any
+        asked["img_size"] = int(side[0])
     overlay = {"source": "", "state_dict": dict(state), "num_classes": like.num_classes, "label_offset": 0}
     return _create(bare, asked, pretrained=True, pretrained_cfg_overlay=overlay)
 
@@ -99,12 +99,6 @@ def head_path(network: nn.Module) -> str:
 def is_headless(network: nn.Module) -> bool:
     """Whether a network of timm ends with features, as DINOv2's and MAE's do, and can be given a classifier."""
     return getattr(network, "num_classes", None) == 0 and hasattr(network, "reset_classifier")
-
-
-def add_head(network: nn.Module, classes: int) -> None:
-    """Give a network of timm that ends with features a classifier, in place."""
-    reset: Any = getattr(network, "reset_classifier")  # noqa: B009  # unknown to torch.nn.Module
-    reset(classes)
 
 
 def _create(bare: str, options: Mapping[str, Any], **more: Any) -> nn.Module:
@@ -134,9 +128,3 @@ def _classes_of(state: Mapping[str, Tensor], network: nn.Module) -> int | None:
         weight = state.get(f"{name}.weight")
         return 0 if weight is None else len(weight)
     return None
-
-
-def _side(network: nn.Module) -> int:
-    """Side in pixels that a network is made for; 0: any."""
-    size = getattr(getattr(network, "patch_embed", None), "img_size", None)
-    return int(size[0]) if isinstance(size, tuple | list) else 0

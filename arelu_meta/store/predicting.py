@@ -75,11 +75,8 @@ class LoadedModel:
 
     def __init__(self, source: str, served: ServedNetwork) -> None:
         self.source, self.served = source, served
-
-    @property
-    def class_names(self) -> Sequence[str]:
-        """The classes, in the order of the probabilities."""
-        return self.served.class_names
+        self.class_names = served.class_names
+        """the classes, in the order of the probabilities"""
 
     def predict(self, images: Any, *, skip_broken: bool = False) -> "DataFrame":
         """Answer images.

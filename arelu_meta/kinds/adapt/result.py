@@ -66,11 +66,6 @@ class AdaptResult(Result):
         return mean_interval((self.draws[0].selected == self.draws[0].labels).astype(float))
 
     @property
-    def score(self) -> float:
-        """Accuracy of what was chosen, the mean over draws."""
-        return self.test.mean
-
-    @property
     def headline(self) -> str:
         """The accuracy, in words."""
         return f"{'test' if self.held_out else 'cross-validated'} accuracy {self.test.percent().partition(' (')[0]}"

@@ -2,7 +2,6 @@
 
 import os
 from collections import OrderedDict
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -113,7 +112,8 @@ def prepare(spec: AdaptSpec, *, root: str | None = None) -> PreparedAdaptation:
 
 def _check_folds(drawn: Draws, folds: int) -> None:
     """Refuse a class with fewer images than the choices need."""
-    name, fewest = drawn.smallest_class()
+    counts = torch.stack([torch.bincount(drawn.images.labels[draw.support]) for draw in drawn.draws]).amin(0)
+    name, fewest = drawn.images.class_names[int(counts.argmin())], int(counts.min())
     if fewest < 2 or (fewest < 3 and not drawn.held_out):
         needed = 2 if drawn.held_out else 3
         raise InputError(
@@ -177,7 +177,9 @@ def _evaluate(spec: AdaptSpec, drawn: Draws, whole: Support, records: list[dict[
                 logits = torch.zeros(0, support.classes)
                 if len(split.test):
                     logits = whole.part(split.test).answers(choice.fit(support))
-            records.append({"draw": number, "split": position, "numbers": split.test, "logits": logits, **vars(choice)})
+            records.append(
+                {"draw": number, "split": position, "numbers": split.test, "logits": logits, "choice": vars(choice)}
+            )
             session.save({"records": records, "images": drawn.images.digest})
             advance(f"{method} {choice.strength}: {100 * choice.accuracy:.1f} % cross-validated")
 
@@ -192,7 +194,7 @@ def _result(
 ) -> AdaptResult:
     """Fit what was chosen in the first draw, and put all answers together."""
     drawn, tracker, features = prepared.drawn, session.tracker, whole.features
-    final = best_of([_choice(record) for record in records if (record["draw"], record["split"]) == (0, 0)])
+    final = best_of([Choice(**record["choice"]) for record in records if (record["draw"], record["split"]) == (0, 0)])
     support = whole.part(drawn.draws[0].support)
     fitted = final.fit(support)
     if final.method in FROZEN:
@@ -215,10 +217,6 @@ def _result(
     )
 
 
-def _choice(record: Mapping[str, Any]) -> Choice:
-    return Choice(**{name: record[name] for name in Choice.__dataclass_fields__})
-
-
 def _outcome(drawn: Draws, number: int, records: list[dict[str, Any]]) -> DrawOutcome:
     """Put the answers of a draw together: of every method, and of the one that was chosen in each split."""
     mine = [record for record in records if record["draw"] == number]
@@ -227,15 +225,15 @@ def _outcome(drawn: Draws, number: int, records: list[dict[str, Any]]) -> DrawOu
     selected, numbers = [], []
     for position in positions:
         split = [record for record in mine if record["split"] == position]
-        best = best_of([_choice(record) for record in split])
+        best = best_of([Choice(**record["choice"]) for record in split])
         numbers.append(split[0]["numbers"])
         for record in split:
-            of_method.setdefault(record["method"], []).append(record["logits"])
-            if record["method"] == best.method:
+            of_method.setdefault(record["choice"]["method"], []).append(record["logits"])
+            if record["choice"]["method"] == best.method:
                 selected.append(record["logits"])
     return DrawOutcome(
         labels=drawn.images.labels[torch.cat(numbers)].cpu().numpy(),
         answers={method: torch.cat(logits).argmax(1).numpy() for method, logits in of_method.items()},
         selected=torch.cat(selected).argmax(1).numpy(),
-        choices={record["method"]: _choice(record) for record in mine if record["split"] == 0},
+        choices={record["choice"]["method"]: Choice(**record["choice"]) for record in mine if record["split"] == 0},
     )

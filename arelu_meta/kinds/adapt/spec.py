@@ -60,16 +60,11 @@ class FeatureNetworkSection(Section):
     head: str = ""
     """path of the network's classifier, whose input is taken as features, where it cannot be found"""
 
-    @property
-    def backbone(self) -> str:
-        """What reports call the network."""
-        return self.model
-
 
 class MethodSection(Section):
     """What is tried, and how it is chosen."""
 
-    method: tuple[Method, ...] = FROZEN
+    method: Annotated[tuple[Method, ...], Field(min_length=1)] = FROZEN
     """what is tried: prototypes, knn, linear (on frozen features), norm, activation, full (what is tuned), or all"""
     folds: Annotated[int, Field(ge=2)] = 5
     """parts of the given images for cross-validation, by which method and strength are chosen"""
@@ -77,12 +72,6 @@ class MethodSection(Section):
     """method activation: what replaces the network's activations, started where they were; it and the head are tuned"""
     epochs: Count = 10
     """methods norm, activation and full: passes over the images"""
-
-    @model_validator(mode="after")
-    def _consistent(self) -> "MethodSection":
-        if not self.method:
-            raise InputError(f"name a `method` at least: {', '.join((*FROZEN, *TUNED))}, or all")
-        return self
 
     @property
     def arms(self) -> tuple[str, ...]:

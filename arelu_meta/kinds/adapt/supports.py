@@ -44,12 +44,6 @@ class Draws:
         whole = {subset: self.numbers[some] for subset, some in indices.items()}
         return replace(split, indices=whole, source=self.source)
 
-    def smallest_class(self) -> tuple[str, int]:
-        """Name and number of images of the class with the fewest to learn from, over all draws."""
-        counts = [torch.bincount(self.images.labels[draw.support]) for draw in self.draws]
-        fewest = torch.stack(counts).amin(0)
-        return self.images.class_names[int(fewest.argmin())], int(fewest.min())
-
 
 def draw_supports(images: ImageSet, section: SupportSection) -> Draws:
     """Divide images as a spec says.

@@ -40,7 +40,7 @@ def result(draws: list[DrawOutcome], *, held_out: bool = True) -> AdaptResult:
 def test_one_draw():
     """Linear is right in 9 of 10, with a half-width of t(0.975, 9) * sqrt(0.09 * 10 / 9 / 10) = 2.2622 * 0.1."""
     found = result([outcome({"knn": 4, "linear": 1}, "linear")])
-    assert found.score == pytest.approx(0.9)
+    assert found.test.mean == pytest.approx(0.9)
     assert "test accuracy  90.00 % ± 22.62 (n = 10), 95 % interval over images" in found.report()
     assert "linear (C = 1), by 5-fold cross-validation" in found.report()
     assert "8 of each image; 3 computed, 17 from the cache" in found.report()

@@ -84,7 +84,7 @@ def test_held_out_labels_change_nothing_but_the_score(monkeypatch):
     after = run(spec)
     assert after.choice == before.choice
     assert np.array_equal(after.draws[0].selected, before.draws[0].selected)
-    assert after.score < before.score
+    assert after.test.mean < before.test.mean
 
 
 @pytest.mark.usefixtures("no_model")
@@ -113,7 +113,7 @@ def test_labels_without_meaning_stay_at_chance(monkeypatch):
 
     monkeypatch.setattr(module, "draw_supports", shuffled)
     result = run(adapt_spec(data=DIGITS))
-    assert result.score < 0.17  # chance is 0.1 with a deviation of 0.021
+    assert result.test.mean < 0.17  # chance is 0.1 with a deviation of 0.021
 
 
 @pytest.mark.usefixtures("no_model")
@@ -124,7 +124,7 @@ def test_methods_are_paired_on_draws(store_uri):
     pair = result.differences()["linear"]
     assert pair.estimate.mean == pytest.approx(np.subtract(accuracies["linear"], accuracies["prototypes"]).mean())
     chosen = [draw.accuracy() for draw in result.draws]
-    assert (result.test.n, result.score) == (4, pytest.approx(np.mean(chosen)))
+    assert (result.test.n, result.test.mean) == (4, pytest.approx(np.mean(chosen)))
     history = metric_history(store_uri, result.run_id)
     assert [value for _, value in history["test/accuracy_linear"][:4]] == pytest.approx(accuracies["linear"])
     assert history["test/accuracy"][-1] == (4, pytest.approx(np.mean(chosen)))
@@ -169,7 +169,7 @@ def test_a_second_run_computes_no_features():
     spec = adapt_spec()
     first, second = run(spec), run(spec)
     assert (first.computed, second.computed) == ((200, 200), (0, 200))
-    assert first.score == second.score
+    assert first.test.mean == second.test.mean
 
 
 @pytest.mark.usefixtures("store", "no_model")
@@ -203,7 +203,7 @@ def test_photos_of_any_size_are_read_at_the_size_of_the_network(tmp_path):
     spec = adapt_spec(data={"dataset": str(tmp_path / "photos")}, input={"image_size": 16})
     result = run(spec)
     assert result.class_names == ("dark", "light")
-    assert result.score > 0.8
+    assert result.test.mean > 0.8
     made = prepare(spec)
     assert made.inputs.read_size == 16
     files = find_images([tmp_path / "photos"])

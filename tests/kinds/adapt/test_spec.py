@@ -23,7 +23,7 @@ def test_a_test_is_promised_where_images_are_held_out():
     ("sections", "message"),
     [
         ({"methods": {"method": ["svm"]}}, "svm"),
-        ({"methods": {"method": []}}, "name a `method` at least"),
+        ({"methods": {"method": []}}, "should have at least 1 item"),
         ({"methods": {"folds": 1}}, "folds = 1 must be at least 2"),
         ({"evaluation": {"protocol": "sound"}}, "support_only"),
     ],
