@@ -94,9 +94,8 @@ def assemble(
     )
     found = _find_head(network, sized, named=head)
     inputs, of_target = with_statistics(sized, normalise=normalise, mean=mean, std=std)
-    compared = images if read.state and found else None  # features are no answers
-    named = (activation, activation_options or {})
-    report, agreement = _swap(network, *named, compared, inputs, resize, preserve=preserve)
+    named = (activation, activation_options or {}, images if read.state and found else None)  # features: no answers
+    report, agreement = _swap(network, *named, inputs, resize, preserve=preserve)
     found = _new_head(network, inputs, found, classes=len(images.class_names), seed=seed, check=bool(head))
     return Assembled(network.train(), inputs, found, read, report, agreement, of_target)
 

@@ -79,8 +79,9 @@ def stratified_folds(labels: Tensor, folds: int, *, seed: int, stream: str) -> I
         folds: number of parts.
         seed, stream: of the draw.
 
-    >>> [held.tolist() for _, held in stratified_folds(torch.tensor([0, 0, 1, 1]), 2, seed=0, stream="folds")]
-    [[0, 3], [1, 2]]
+    >>> labels = torch.tensor([0, 0, 1, 1])
+    >>> [labels[held].tolist() for _, held in stratified_folds(labels, 2, seed=0, stream="folds")]
+    [[0, 1], [0, 1]]
     """
     draw = generator(seed, stream)
     place = torch.empty(len(labels), dtype=torch.int64)
