@@ -132,12 +132,21 @@ def load_network(
     inputs = replace(inputs, channels=channels or inputs.channels or images.channels, image_size=size)
     check_takes(network, inputs, model=source.name)
     if read.state:
-        network = _load_weights(network, read, source, options, head=_find_head(network, inputs, named=head))
+        # A network of timm has the classes of its weights already, and may have two classifiers.
+        found = head if source.family == "timm" else _find_head(network, inputs, named=head)
+        network = _load_weights(network, read, source, options, head=found, channels=channels, image_size=image_size)
     return network, read, inputs
 
 
 def _load_weights(
-    network: nn.Module, read: Weights, source: ModelSource, options: Mapping[str, Any], *, head: str
+    network: nn.Module,
+    read: Weights,
+    source: ModelSource,
+    options: Mapping[str, Any],
+    *,
+    head: str,
+    channels: int,
+    image_size: int,
 ) -> nn.Module:
     """Load weights as they are, but for the classes of the head; into a network of timm otherwise as timm does."""
     try:
@@ -147,7 +156,8 @@ def _load_weights(
         if source.family != "timm":
             raise
         try:
-            return convert_weights(source.bare, options, network, read.state).eval()
+            classes, sizes = int(network.num_classes), {"channels": channels, "image_size": image_size}  # type: ignore[arg-type]
+            return convert_weights(source.bare, options, read.state, classes=classes, **sizes).eval()
         except (RuntimeError, TypeError, KeyError, ValueError):
             pass  # what does not fit is said better by us
         raise

@@ -64,26 +64,25 @@ def build_timm(
     return network
 
 
-def convert_weights(bare: str, options: Mapping[str, Any], like: nn.Module, state: Mapping[str, Tensor]) -> nn.Module:
+def convert_weights(
+    bare: str, options: Mapping[str, Any], state: Mapping[str, Tensor], *, classes: int, channels: int, image_size: int
+) -> nn.Module:
     """Build the network again and let timm load weights of another image size, number of channels or layout into it.
 
     Args:
         bare: its name
         options: options of `timm.create_model`
-        like: the network as `build_timm` gave it
         state: the weights
+        classes: classes of the network that `build_timm` gave
+        channels: colour channels; 0: as published
+        image_size: side in pixels; 0: as published
 
     Raises:
         RuntimeError: they do not fit, whatever timm does.
     """
-    convolution = next((module for module in like.modules() if isinstance(module, nn.Conv2d)), None)
-    asked = {**options, "num_classes": like.num_classes}
-    if convolution is not None:
-        asked["in_chans"] = convolution.in_channels
-    side = getattr(getattr(like, "patch_embed", None), "img_size", None)
-    if isinstance(side, tuple | list):  # None: it takes any
-        asked["img_size"] = int(side[0])
-    overlay = {"source": "", "state_dict": dict(state), "num_classes": like.num_classes, "label_offset": 0}
+    sizes = {name: value for name, value in (("in_chans", channels), ("img_size", image_size)) if value}
+    asked = {**options, **sizes, "num_classes": classes}
+    overlay = {"source": "", "state_dict": dict(state), "num_classes": classes, "label_offset": 0}
     return _create(bare, asked, pretrained=True, pretrained_cfg_overlay=overlay)
 
 

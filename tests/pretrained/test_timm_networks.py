@@ -10,7 +10,8 @@ from torch import nn
 
 from arelu_meta.data.imageset import ImageSet
 from arelu_meta.errors import InputError
-from arelu_meta.pretrained.assembly import assemble, load_network
+from arelu_meta.pretrained.assembly import assemble, load_network, noise
+from arelu_meta.pretrained.features import feature_network
 from arelu_meta.pretrained.networks import find_model
 from arelu_meta.pretrained.timm_networks import build_timm, convert_weights, head_path, is_headless
 
@@ -132,6 +133,24 @@ def test_a_tag_is_part_of_the_name():
 
 
 def test_what_timm_cannot_convert_raises():
-    network = build_timm("test_resnet", {})
     with pytest.raises(RuntimeError):
-        convert_weights("test_resnet", {}, network, {"nothing": torch.zeros(1)})
+        convert_weights("test_resnet", {}, {"nothing": torch.zeros(1)}, classes=5, channels=0, image_size=0)
+
+
+def test_features_of_a_network_with_two_classifiers(tmp_path):
+    """A distilled one has no single head to replace, but one kind of features."""
+    options = {"depth": 1, "embed_dim": 16, "num_heads": 2}
+    state = timm.create_model("deit_tiny_distilled_patch16_224", **options).state_dict()
+    save_file(state, tmp_path / "two.safetensors")
+    given = ("timm/deit_tiny_distilled_patch16_224", str(tmp_path / "two.safetensors"))
+    network, _, inputs = load_network(*given, options, images())
+    assert feature_network(network, noise(inputs, 2))(noise(inputs, 2)).shape == (2, 16)
+    with pytest.raises(InputError, match="which layer is the classifier"):
+        assemble(given[0], images=images(), weights=given[1], model_options=options)
+
+
+def test_weights_that_timm_cannot_bring_to_another_size(tmp_path):
+    """The mixing layers of an MLP-Mixer are as wide as there are patches."""
+    save_file(timm.create_model("mixer_s32_224").state_dict(), tmp_path / "mixer.safetensors")
+    with pytest.raises(InputError, match=r"holds no weights of mixer_s32_224: .* there and .* here"):
+        load_network("timm/mixer_s32_224", str(tmp_path / "mixer.safetensors"), {}, images(), image_size=96)
