@@ -7,6 +7,7 @@ loads neither torch nor mlflow.
 
     report = arelu_meta.swap(network, to="arelu")           # any network, another activation, in place
     result = arelu_meta.run(arelu_meta.ClassifySpec(...))   # train, test, track in MLflow
+    answers = arelu_meta.load_model("RUN_ID").predict("photos/")  # a stored classifier, on image files
     table = arelu_meta.results("maml_digits")               # the finished runs of a comparison, as a DataFrame
 """
 
@@ -22,6 +23,7 @@ os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")  # a mode
 
 _MODULES = {
     "AReLU": "activations.arelu",
+    "AdaptSpec": "kinds.adapt.spec",
     "ClassifySpec": "kinds.classify.spec",
     "Episode": "data.episodes",
     "EpisodeSampler": "data.episodes",
@@ -37,6 +39,7 @@ _MODULES = {
     "TransferSpec": "kinds.transfer.spec",
     "curves": "comparison.collect",
     "load": "data",
+    "load_model": "store.predicting",
     "restore": "surgery",
     "results": "comparison.collect",
     "run": "kinds",

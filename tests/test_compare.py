@@ -432,6 +432,7 @@ def test_a_shard_whose_cell_fails(new_folder: Path):
     assert len(shard_report(new_folder)) == 1
 
 
+@pytest.mark.slow
 def test_shards_in_folders_of_their_own_at_the_same_time(
     new_folder: Path, sweep: tuple[Path, subprocess.CompletedProcess[str]], monkeypatch: pytest.MonkeyPatch
 ):

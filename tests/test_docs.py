@@ -52,6 +52,20 @@ def test_finetuning(capsys):
     assert f"{right:.0%} of 300 right\n" in capsys.readouterr().out
 
 
+@pytest.mark.filterwarnings("ignore:.*Any type hint:UserWarning")  # the import of mlflow.pyfunc warns of itself
+@pytest.mark.usefixtures("workplace")
+def test_adapting(tmp_path, monkeypatch, capsys):
+    """The stored model answers as the network of the run, and the report says how to ask it."""
+    monkeypatch.setenv("ARELU_META_CACHE", str(tmp_path / "cache"))
+    names = execute("adapting.md")
+    images, result = names["images"], names["result"]
+    pixels = names["model"].served.inputs.normalise(torch.from_numpy(images).float() / 255)
+    with torch.no_grad():
+        answers = [str(label) for label in result.network(pixels).argmax(1).tolist()]
+    assert names["model"].predict(images)["class"].tolist() == answers
+    assert f"python -m arelu_meta.predict {result.run_id} IMAGES..." in capsys.readouterr().out
+
+
 @pytest.mark.usefixtures("workplace")
 def test_explain(monkeypatch):
     """The grid of starts takes an hour; its rows are made up, in the form in which they come."""

@@ -19,11 +19,15 @@ LAYERS = (
     {"kinds"},
     {"estimators", "reporting"},
     {"benchmarks", "comparison"},
-    {"__main__", "bench", "classify", "compare", "export", "finetune", "look", "lr_view", "maml", "segment", "survey"},
+    {
+        *("__main__", "adapt", "bench", "classify", "compare", "export", "finetune", "look", "lr_view", "maml"),
+        *("predict", "segment", "survey"),
+    },
 )
 HEIGHT = {part: height for height, layer in enumerate(LAYERS) for part in layer}
 LIGHT = [
     "activations",
+    "adapt",
     "backbones",
     "bench",
     "benchmarks",
@@ -44,6 +48,7 @@ LIGHT = [
     "errors",
     "export",
     "finetune",
+    "kinds.adapt.spec",
     "kinds.classify.spec",
     "kinds.command",
     "kinds.execution",
@@ -61,6 +66,7 @@ LIGHT = [
     "segment",
     "__main__",
     "maml",
+    "predict",
 ]
 
 

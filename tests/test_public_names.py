@@ -14,8 +14,9 @@ import arelu_meta
 # What is added here is promised to users; what is taken out breaks their code.
 PUBLIC = {
     "arelu_meta": """
-        AReLU ClassifySpec Episode EpisodeSampler Execution FewShotClassifier FewShotSpec FineTuneClassifier
-        FineTuneSpec ImageSet InputError RunError SegmentSpec TransferSpec curves load restore results run swap
+        AReLU AdaptSpec ClassifySpec Episode EpisodeSampler Execution FewShotClassifier FewShotSpec FineTuneClassifier
+        FineTuneSpec ImageSet InputError RunError SegmentSpec TransferSpec curves load load_model restore results
+        run swap
     """,
     "arelu_meta.activations": "Activation ActivationEntry Factory build entries factory names register",
     "arelu_meta.analysis": """
@@ -33,7 +34,8 @@ PUBLIC = {
     "arelu_meta.learners": "LearnerEntry Method build check_engine engines entries entry names register",
     "arelu_meta.metrics": "accuracy confusion_matrix dice largest_component top_k_accuracy volume_dice",
     "arelu_meta.pretrained": """
-        Assembled Weights assemble build_network find_head find_model load_weights read_weights replace_head
+        Assembled FeatureNetwork Weights assemble build_network feature_network find_head find_model load_weights
+        read_weights replace_head
     """,
     "arelu_meta.surgery": "LeftReport SiteReport SwapReport restore swap",
 }
@@ -41,8 +43,8 @@ NAMES = [(package, name) for package, names in PUBLIC.items() for name in names.
 # Classes that functions give back or raise, aliases of types, a module: nobody calls them.
 NOT_CALLED = """
     Activation ActivationEntry Analysis Arm ArmComparison Assembled Backbone BackboneEntry Cell ComparisonResult Dataset
-    DatasetEntry Estimate Experiment Factory InputError LearnerEntry LeftReport Method Outcome PairedDifference
-    PairedTest RunError SiteReport SwapReport Weights engines
+    DatasetEntry Estimate Experiment Factory FeatureNetwork InputError LearnerEntry LeftReport Method Outcome
+    PairedDifference PairedTest RunError SiteReport SwapReport Weights engines
 """
 WITHOUT_EXAMPLE = """
     Execution Pool RayCluster assemble build_network load_weights

@@ -71,7 +71,7 @@ def _check(spec: Spec, examples: "Sequence[ImageSet | None]") -> None:
 
     settings = spec.flat()
     if settings["activation"] != OWN:
-        activations.factory(settings["activation"], **settings["activation_options"])
+        activations.factory(settings["activation"], **settings.get("activation_options", {}))
     if "backbone" in settings:
         backbones.check_options(settings["backbone"], settings.get("backbone_options", {}))
     ours = "model" not in settings and not any(own_code(part, settings[part]) for part in _PARTS if part in settings)

@@ -4,6 +4,7 @@ import base64
 import binascii
 from collections.abc import Sequence
 from io import BytesIO
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,7 @@ def prepare_images(images: Any, inputs: Inputs, *, name: str = "images") -> Tens
     Args:
         images: a tensor, an array or nested lists, (N, C, H, W) or (N, H, W, C), or one image (C, H, W) or (H, W, C):
             uint8 or whole numbers of 0 to 255, or floats in [0, 1]; or image files (PNG, JPEG, ...) as bytes or in
-            base64, one or several, also as the one column of a DataFrame.
+            base64, one or several, also as the one column of a DataFrame; or as `Path`, which no request can hold.
         inputs: what the network takes. Images of another size are resized, grey ones made colour and colour ones grey.
         name: what messages call the images.
 
@@ -46,7 +47,7 @@ def prepare_images(images: Any, inputs: Inputs, *, name: str = "images") -> Tens
     images = _listed(images)
     if isinstance(images, list) and not images:
         images = torch.zeros(0, inputs.channels, *inputs.size)
-    if isinstance(images, list) and any(isinstance(item, bytes | bytearray | str) for item in images):
+    if isinstance(images, list) and any(isinstance(item, bytes | bytearray | str | Path) for item in images):
         # Each by itself: files may differ in size before they are resized.
         parts = [_fitted(_decoded(file, f"{name} {i}"), inputs, name) for i, file in enumerate(images)]
         if len({part.shape for part in parts}) > 1:
@@ -68,7 +69,7 @@ def _listed(images: Any) -> Any:
         images = images.tolist()
     if isinstance(images, tuple):
         images = list(images)
-    return [images] if isinstance(images, bytes | bytearray | str) else images
+    return [images] if isinstance(images, bytes | bytearray | str | Path) else images
 
 
 def _decoded(file: Any, name: str) -> Tensor:
@@ -78,7 +79,9 @@ def _decoded(file: Any, name: str) -> Tensor:
             file = base64.b64decode(file, validate=True)
         except (binascii.Error, ValueError):
             raise InputError(f"{name} is text and no base64; give {ACCEPTED}") from None
-    if not isinstance(file, bytes | bytearray):
+    if isinstance(file, Path):
+        name = str(file)
+    elif not isinstance(file, bytes | bytearray):
         raise InputError(f"{name} is a {type(file).__name__} among image files; give {ACCEPTED}")
 
     def convert(image: Image.Image) -> Image.Image:
@@ -86,7 +89,7 @@ def _decoded(file: Any, name: str) -> Tensor:
             raise InputError(f"{name} has more than 8 bits per channel (mode {image.mode}); convert it to 8-bit")
         return image.convert("L" if image.mode in GREY_MODES else "RGB")
 
-    return read_image(BytesIO(file), name, convert).unsqueeze(0)
+    return read_image(file if isinstance(file, Path) else BytesIO(file), name, convert).unsqueeze(0)
 
 
 def _tensor(images: Any, name: str) -> Tensor:

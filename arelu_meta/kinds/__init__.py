@@ -144,6 +144,18 @@ _REGISTRY.add(
         task="finetune",
         check="arelu_meta.kinds.networks:check_finetuned",
     ),
+    Kind(
+        "adapt",
+        "arelu_meta.kinds.adapt.run:run_adapt",
+        "fit a classifier to a few images of each class (FOLDER, or --data) on a pretrained network",
+        spec="arelu_meta.kinds.adapt.spec:AdaptSpec",
+        command="adapt",
+        task="adapt",
+        check="arelu_meta.kinds.networks:check_adapted",
+        stages=2,
+        step="draw",
+        lengths=(("data", "draws"),),
+    ),
 )
 
 

@@ -104,7 +104,10 @@ def _open_run(source: str, root: str | None) -> _Trained:
             folder = RunFolder.path_of(run.data.params["task"], run.data.tags["spec_hash"])
         return _from_checkpoint(folder, run_id, root, error)
     values = stored.spec()
-    return _Trained(values["network"]["activation"], stored.network(), _test_images(stored, root), stored.run_id)
+    section = values["network"]
+    return _Trained(
+        section.get("activation") or section["model"], stored.network(), _test_images(stored, root), stored.run_id
+    )
 
 
 def _test_images(stored: StoredModel, root: str | None) -> ImageSet:
@@ -113,6 +116,8 @@ def _test_images(stored: StoredModel, root: str | None) -> ImageSet:
     section = values.get("data") or {"dataset": values["domains"]["target"]}
     images = data.load(section["dataset"], root=root, **section.get("dataset_options", {}))
     numbers = torch.tensor(json.loads(read_artifact(stored.run_id, "split.json"))["test"], dtype=torch.int64)
+    if not len(numbers):
+        raise InputError(f"run {stored.run_id} held no images out that could be drawn; name another")
     if stored.inputs is None or len(images) <= int(numbers.max()):
         raise InputError(f"{images.name} is not the set that run {stored.run_id} was tested on")
     resize = (values.get("input") or values.get("fit") or {}).get("resize", "scale")

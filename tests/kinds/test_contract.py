@@ -18,7 +18,7 @@ from arelu_meta.kinds.execution import EXECUTION_TAGS, Execution
 from arelu_meta.kinds.results import Result
 from arelu_meta.kinds.sections import Spec
 from arelu_meta.store.tracking import Tracker
-from tests.supervised_runs import CLASSIFY, FINETUNE, SEGMENT, TRANSFER, interrupted_after, same_weights
+from tests.supervised_runs import ADAPT, CLASSIFY, FINETUNE, SEGMENT, TRANSFER, interrupted_after, same_weights
 from tests.tiny_runs import MLFLOW_WARNINGS, metric_history, tiny_spec
 
 pytestmark = MLFLOW_WARNINGS
@@ -28,6 +28,7 @@ TINY: dict[str, dict[str, Any]] = {  # settings of a run of a second, whose trai
     "transfer": TRANSFER,
     "segment": SEGMENT,
     "finetune": FINETUNE,
+    "adapt": ADAPT,
 }
 
 

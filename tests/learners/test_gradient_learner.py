@@ -63,7 +63,13 @@ def test_the_same_bits(method: str, options: dict[str, object]):
     assert learner.recording_seconds > 0
 
 
-@pytest.mark.parametrize("activation", activations.names())
+QUICK = {"relu", "maxout", "rrelu", "pau", "arelu", "gain_matched"}
+
+
+@pytest.mark.parametrize(
+    "activation",
+    [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in activations.names()],
+)
 def test_the_same_bits_for_every_activation(activation: str):
     batches = batches_of(0, 1, 2, size=28)
     learner = check_the_same(

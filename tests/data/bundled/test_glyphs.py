@@ -130,6 +130,7 @@ def test_a_class_is_drawn_alike_whatever_else_is_drawn():
     np.testing.assert_array_equal(first, draw())
 
 
+@pytest.mark.slow
 def test_same_digest_when_two_processes_draw_it(glyphs, tmp_path):
     code = "from arelu_meta import data; print(data.load('glyphs').digest)"
     environment = {"ARELU_META_CACHE": str(tmp_path), "PATH": "", "PYTHONHASHSEED": "1"}

@@ -1,0 +1,1 @@
+"""Fit a classifier to a few labelled images, on a pretrained network."""

@@ -1,0 +1,121 @@
+"""Choose method and strength inside the images that are learned from, by stratified cross-validation."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from arelu_meta.data.imageset import ImageSet
+from arelu_meta.kinds.adapt.tuning import Tuner, answer
+from arelu_meta.seeding import generator
+from arelu_meta.training.frozen_heads import HEADS, FrozenHead, Strength, fit_sharpness
+
+RATES: Mapping[str, tuple[Strength, ...]] = {"norm": (1e-3, 1e-2), "activation": (1e-2, 1e-1), "full": (1e-4, 1e-3)}
+STRENGTHS = {**{name: kind.strengths for name, kind in HEADS.items()}, **RATES}
+STRENGTH_NAMES = {**{name: kind.strength_name for name, kind in HEADS.items()}, **dict.fromkeys(RATES, "lr")}
+
+
+@dataclass(frozen=True, eq=False)
+class Support:
+    """Features (N, d) and labels (N,) of labelled images, and the number of classes.
+
+    Methods that move the network need the images themselves, at its size, and a tuner.
+    """
+
+    features: Tensor
+    labels: Tensor
+    classes: int
+    images: ImageSet | None = None
+    tuner: Tuner | None = None
+
+    def part(self, numbers: Tensor) -> "Support":
+        """Take some of the images."""
+        images = None if self.images is None else self.images.subset(numbers)
+        return replace(self, features=self.features[numbers], labels=self.labels[numbers], images=images)
+
+    def fit(self, method: str, strength: Strength) -> nn.Module:
+        """Fit a method to all images: a head on features, or a network on images."""
+        if method in HEADS:
+            return HEADS[method].build(self.features, self.labels, self.classes, strength).eval()
+        if self.images is None or self.tuner is None:
+            raise ValueError(f"{method} moves the network, and needs images and a tuner")
+        return self.tuner.tune(self.images, self.classes, method=method, lr=float(strength))
+
+    def answers(self, fitted: nn.Module) -> Tensor:
+        """Logits (N, classes) of what `fit` gave, perhaps for other images, to these."""
+        if isinstance(fitted, FrozenHead) or self.images is None:
+            return fitted(self.features)
+        return answer(fitted, self.images)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A method with the strength that cross-validation chose, and how well it did there.
+
+    `sharpness` is the factor of its logits that makes their softmax fit the answers of the cross-validation.
+    """
+
+    method: str
+    strength: Strength
+    accuracy: float
+    loss: float
+    sharpness: float
+
+    def fit(self, support: Support) -> nn.Module:
+        """Fit the method to all images of a support: a head on features, or a network on images."""
+        fitted = support.fit(self.method, self.strength)
+        head = fitted if isinstance(fitted, FrozenHead) else fitted.get_submodule("head")
+        head.get_buffer("sharpness").fill_(self.sharpness)
+        return fitted
+
+
+def stratified_folds(labels: Tensor, folds: int, *, seed: int, stream: str) -> Iterator[tuple[Tensor, Tensor]]:
+    """Divide images into folds with even shares of each class: the numbers of those to fit and of those to answer.
+
+    Args:
+        labels: (N,); every class has `folds` images at least.
+        folds: number of parts.
+        seed, stream: of the draw.
+
+    >>> labels = torch.tensor([0, 0, 1, 1])
+    >>> [labels[held].tolist() for _, held in stratified_folds(labels, 2, seed=0, stream="folds")]
+    [[0, 1], [0, 1]]
+    """
+    draw = generator(seed, stream)
+    place = torch.empty(len(labels), dtype=torch.int64)
+    start = 0
+    for label in labels.unique().tolist():
+        members = torch.nonzero(labels == label).squeeze(1)
+        place[members[torch.randperm(len(members), generator=draw)]] = (torch.arange(len(members)) + start) % folds
+        start += len(members)  # goes on where the class before ended, so that folds are of even size
+    for fold in range(folds):
+        yield torch.nonzero(place != fold).squeeze(1), torch.nonzero(place == fold).squeeze(1)
+
+
+def choose_strength(method: str, support: Support, folds: int, *, seed: int, stream: str) -> Choice:
+    """Cross-validate every strength of a method; the most right answers win, then the most likely ones.
+
+    Args:
+        method: a key of `STRENGTHS`.
+        support: the images; each is answered once by a head that was fitted without it.
+        folds: number of parts; every class needs as many images.
+        seed, stream: of the division, which is the same for all methods and strengths.
+    """
+    parts = list(stratified_folds(support.labels, folds, seed=seed, stream=stream))
+    choices = []
+    for strength in STRENGTHS[method]:
+        logits = torch.zeros(len(support.labels), support.classes)
+        for fitted, held in parts:
+            logits[held] = support.part(held).answers(support.part(fitted).fit(method, strength))
+        sharpness = fit_sharpness(logits, support.labels)
+        accuracy = (logits.argmax(1) == support.labels).double().mean().item()
+        loss = cross_entropy(sharpness * logits, support.labels).item()
+        choices.append(Choice(method, strength, accuracy, loss, sharpness))
+    return best_of(choices)
+
+
+def best_of(choices: list[Choice]) -> Choice:
+    """The choice with the best accuracy; of equal ones that with the least loss, then the first."""
+    return max(choices, key=lambda choice: (choice.accuracy, -choice.loss))

@@ -1,0 +1,67 @@
+"""Answers to images as one picture: a row for each class that was answered, from the surest image to the least sure."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from PIL import Image, ImageDraw, ImageOps
+
+from arelu_meta.data.bundled import open_font
+
+TILE, CAPTION, GAP = 84, 16, 6
+PAPER, INK, FAINT, WRONG = (255, 255, 255), (0, 0, 0), (110, 110, 110), (214, 39, 40)
+LONGEST_NAME = 24
+
+
+@dataclass(frozen=True)
+class Tile:
+    """An image with its answer: the class, how probable it is, and the true class where it is known."""
+
+    image: Image.Image
+    answer: str
+    probability: float
+    truth: str = ""
+
+
+def answer_sheet(tiles: Sequence[Tile], *, rows: int = 30, columns: int = 12) -> Image.Image:
+    """Draw up to `rows` lines of up to `columns` images, each line of one answered class with its name before it.
+
+    Of a class with more images those at even steps are shown. Wrong answers, where the truth is known, have a red frame
+    and the true class below.
+    """
+    classes: dict[str, list[Tile]] = {}
+    for tile in sorted(tiles, key=lambda tile: -tile.probability):
+        classes.setdefault(tile.answer, []).append(tile)
+    lines: list[tuple[str, list[Tile]]] = []
+    most = max(1, rows // max(1, len(classes)))
+    for name in sorted(classes):
+        members = classes[name]
+        short = name if len(name) <= LONGEST_NAME else name[: LONGEST_NAME - 1] + "…"
+        shown = members
+        if len(members) > most * columns:
+            step = (len(members) - 1) / (most * columns - 1)
+            shown = [members[round(step * number)] for number in range(most * columns)]
+        for start in range(0, len(shown), columns):
+            lines.append(("" if start else f"{short} ({len(members)})", shown[start : start + columns]))
+    lines = lines[:rows]
+    bold, small = open_font("DejaVuSans", 14), open_font("DejaVuSans", 11)
+    margin = 3 * GAP + int(max((bold.getlength(title) for title, _ in lines), default=0))
+    width, height = TILE + GAP, TILE + CAPTION + GAP
+    broadest = max((len(members) for _, members in lines), default=0)
+    sheet = Image.new("RGB", (margin + broadest * width, max(1, len(lines)) * height + GAP), PAPER)
+    pen = ImageDraw.Draw(sheet)
+    for row, (title, members) in enumerate(lines):
+        top = GAP + row * height
+        pen.text((GAP, top + TILE // 2), title, fill=INK, font=bold, anchor="lm")
+        for column, tile in enumerate(members):
+            left = margin + column * width
+            picture = ImageOps.contain(tile.image.convert("RGB"), (TILE, TILE))
+            sheet.paste(picture, (left + (TILE - picture.width) // 2, top + (TILE - picture.height) // 2))
+            wrong = bool(tile.truth) and tile.truth != tile.answer
+            if wrong:
+                pen.rectangle((left, top, left + TILE - 1, top + TILE - 1), outline=WRONG, width=3)
+            text = f"{100 * tile.probability:.0f} %" + (f" {tile.truth}" if wrong else "")
+            while small.getlength(text) > TILE:
+                text = text.removesuffix("…")[:-1] + "…"
+            place = (left + TILE // 2, top + TILE + CAPTION // 2)
+            pen.text(place, text, fill=WRONG if wrong else FAINT, font=small, anchor="mm")
+    return sheet

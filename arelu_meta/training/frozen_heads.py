@@ -1,0 +1,166 @@
+"""Classifiers on frozen features, fitted to a few labelled images at once: as layers that can be stored with a network.
+
+A head maps features (N, d) to logits (N, classes). Each kind has a strength, of which few values are worth trying:
+prototypes the preparation of the features, nearest neighbours their number, logistic regression its C.
+"""
+
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from scipy.optimize import minimize_scalar
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression
+from torch import Tensor, nn
+
+Strength = str | int | float
+VOTE_TEMPERATURE = 0.07  # of the votes of neighbours by cosine, as in the evaluation of DINO (Caron et al. 2021)
+
+
+class FrozenHead(nn.Module):
+    """What all heads have: features less `centre`, to length one where `unit` says so, and logits times `sharpness`."""
+
+    centre: Tensor
+    sharpness: Tensor
+
+    def __init__(self, centre: Tensor, *, unit: bool) -> None:
+        super().__init__()
+        self.unit = unit
+        self.register_buffer("centre", centre)
+        self.register_buffer("sharpness", torch.ones(()))
+
+    def prepared(self, features: Tensor) -> Tensor:
+        """Shift the features, and bring them to length one."""
+        shifted = features - self.centre
+        return F.normalize(shifted, dim=1) if self.unit else shifted
+
+
+class PrototypeHead(FrozenHead):
+    """Nearest class mean: logits are minus the squared distance, less what is the same for all classes.
+
+    `plain` (Snell et al. 2017) takes the features as they are; `centred` less the mean of the support and at length one
+    (CL2N of SimpleShot, Wang et al. 2019, whose mean is that of base classes, which are not at hand here).
+    """
+
+    prototypes: Tensor
+
+    def __init__(self, features: Tensor, labels: Tensor, classes: int, strength: Strength = "centred") -> None:
+        centred = strength == "centred"
+        super().__init__(features.mean(0) if centred else torch.zeros_like(features[0]), unit=centred)
+        member = F.one_hot(labels, classes).to(features.dtype)  # (N, classes)
+        means = member.T @ self.prepared(features) / member.sum(0).unsqueeze(1)
+        self.register_buffer("prototypes", means)
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Give logits (N, classes)."""
+        x = self.prepared(features)
+        return self.sharpness * (2 * x @ self.prototypes.T - self.prototypes.square().sum(1))
+
+
+class NeighbourHead(FrozenHead):
+    """The nearest support images by cosine after centring: each votes for its class, nearer ones with more weight."""
+
+    support: Tensor
+    member: Tensor
+
+    def __init__(self, features: Tensor, labels: Tensor, classes: int, strength: Strength = 1) -> None:
+        super().__init__(features.mean(0), unit=True)
+        self.neighbours = min(int(strength), len(features))
+        self.register_buffer("support", self.prepared(features))
+        self.register_buffer("member", F.one_hot(labels, classes).to(features.dtype))
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Give logits (N, classes): the logarithm of the votes."""
+        cosines = self.prepared(features) @ self.support.T  # (N, support)
+        nearest, numbers = cosines.topk(self.neighbours, dim=1)
+        votes = ((nearest - nearest[:, :1]) / VOTE_TEMPERATURE).exp().unsqueeze(2) * self.member[numbers]
+        return self.sharpness * (votes.sum(1) + 1e-3).log()
+
+
+class LinearHead(FrozenHead):
+    """Multinomial logistic regression by scikit-learn, on centred features of mean squared length one."""
+
+    weight: Tensor
+    bias: Tensor
+
+    def __init__(self, features: Tensor, labels: Tensor, classes: int, strength: Strength = 1.0) -> None:
+        super().__init__(features.mean(0), unit=False)
+        x = self.prepared(features).double().numpy()
+        length = float(np.sqrt(np.square(x).sum(1).mean())) or 1.0
+        weight, bias = _logistic_regression(x / length, labels.numpy(), classes, float(strength))
+        self.register_buffer("weight", torch.from_numpy(weight / length).to(features.dtype))
+        self.register_buffer("bias", torch.from_numpy(bias).to(features.dtype))
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Give logits (N, classes)."""
+        return self.sharpness * F.linear(self.prepared(features), self.weight, self.bias)
+
+
+def _logistic_regression(x: np.ndarray, labels: np.ndarray, classes: int, strength: float) -> tuple[np.ndarray, ...]:
+    """Fit scikit-learn's logistic regression; weights (classes, d) and bias (classes,), both sums over classes zero.
+
+    With fewer images than features the weights lie in the span of the images, where the penalty is the same: it is
+    fitted there, in as many dimensions as there are images.
+    """
+    if len(x) < x.shape[1]:
+        squares, vectors = np.linalg.eigh(x @ x.T)
+        kept = squares > 1e-10 * squares[-1]  # one is zero, as the features are centred
+        basis = (vectors[:, kept] / np.sqrt(squares[kept])).T @ x  # orthonormal rows
+    else:
+        basis = np.eye(x.shape[1])
+    model = LogisticRegression(C=strength, max_iter=1000, tol=1e-6)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # an answer that is not exact is cross-validated as well
+        model.fit(x @ basis.T, labels)
+    weight, bias = model.coef_ @ basis, model.intercept_
+    if len(bias) == 1:  # two classes have one row: the second against the first
+        weight, bias = np.concatenate([-weight, weight]) / 2, np.concatenate([-bias, bias]) / 2
+    if len(bias) != classes:
+        raise ValueError(f"{len(bias)} of {classes} classes have images")
+    return weight, bias
+
+
+@dataclass(frozen=True)
+class HeadKind:
+    """A kind of head, and the strengths of it that are tried."""
+
+    build: Callable[[Tensor, Tensor, int, Strength], FrozenHead]
+    strengths: tuple[Strength, ...]
+    strength_name: str
+
+
+HEADS: Mapping[str, HeadKind] = {
+    "prototypes": HeadKind(PrototypeHead, ("centred", "plain"), "features"),
+    "knn": HeadKind(NeighbourHead, (1, 3, 5, 10), "k"),
+    "linear": HeadKind(LinearHead, (10.0, 1.0, 100.0, 1000.0), "C"),
+}
+
+
+def fit_sharpness(logits: Tensor, labels: Tensor) -> float:
+    """Find the factor of logits that makes their softmax fit labels best, by the likelihood of answers to new images.
+
+    Labels are softened as Platt (1999) did: n images of a class do not show that an answer is never wrong.
+
+    Args:
+        logits: of images that the head was not fitted to, (N, classes).
+        labels: (N,).
+
+    >>> logits = torch.tensor([[2.0, 0.0], [2.0, 0.0], [2.0, 0.0], [0.0, 2.0], [0.0, 2.0], [2.0, 0.0]])
+    >>> fit_sharpness(logits, torch.tensor([0, 0, 0, 1, 1, 1])) < 1  # one of six is wrong
+    True
+    """
+    classes = logits.shape[1]
+    scale = float(logits.double().std()) or 1.0
+    unit = logits.double() / scale
+    doubt = 1 / (len(labels) / classes + 2)
+    target = torch.full_like(unit, doubt / max(1, classes - 1))
+    target[torch.arange(len(labels)), labels] = 1 - doubt
+
+    def loss(logarithm: float) -> float:
+        return float(-(target * (unit * float(np.exp(logarithm))).log_softmax(1)).sum(1).mean())
+
+    best = minimize_scalar(loss, bounds=(-5.0, 5.0), method="bounded")
+    return float(np.exp(best.x)) / scale

@@ -1,0 +1,82 @@
+"""Choices inside the support: folds, strengths, ties."""
+
+import pytest
+import torch
+from sklearn.linear_model import LogisticRegression
+
+from arelu_meta.kinds.adapt.choosing import Choice, Support, best_of, choose_strength, stratified_folds
+from arelu_meta.training.frozen_heads import HEADS
+
+
+def support(count: int = 30, classes: int = 3, noise: float = 1.0) -> Support:
+    random = torch.Generator().manual_seed(0)
+    labels = torch.arange(count) % classes
+    centres = torch.randn(classes, 6, generator=random)
+    return Support(centres[labels] + noise * torch.randn(count, 6, generator=random), labels, classes)
+
+
+def test_every_image_is_held_once_and_classes_are_even():
+    """17 images of three classes (6, 6, 5) in four folds: each has one or two of each class, four or five in all."""
+    labels = torch.arange(17) % 3
+    parts = list(stratified_folds(labels, 4, seed=0, stream="folds"))
+    assert torch.cat([held for _, held in parts]).sort().values.tolist() == list(range(17))
+    for fitted, held in parts:
+        assert sorted([*fitted.tolist(), *held.tolist()]) == list(range(17))
+        assert set(torch.bincount(labels[held], minlength=3).tolist()) <= {1, 2}
+        assert len(held) in (4, 5)
+    again = list(stratified_folds(labels, 4, seed=0, stream="folds"))
+    assert all(torch.equal(a, b) for (_, a), (_, b) in zip(parts, again, strict=True))
+    other = list(stratified_folds(labels, 4, seed=1, stream="folds"))
+    assert any(not torch.equal(a, b) for (_, a), (_, b) in zip(parts, other, strict=True))
+
+
+def test_the_accuracy_is_that_of_answers_to_images_left_out():
+    """Logistic regression of scikit-learn, fold by fold, with the same C."""
+    given = support()
+    choice = choose_strength("linear", given, 5, seed=3, stream="folds")
+    right = 0
+    for fitted, held in stratified_folds(given.labels, 5, seed=3, stream="folds"):
+        x = given.features[fitted].double()
+        mean, length = x.mean(0), (x - x.mean(0)).square().sum(1).mean().sqrt()
+        model = LogisticRegression(C=choice.strength, tol=1e-8, max_iter=5000)
+        model.fit(((x - mean) / length).numpy(), given.labels[fitted].numpy())
+        new = ((given.features[held].double() - mean) / length).numpy()
+        right += int((model.predict(new) == given.labels[held].numpy()).sum())
+    assert choice.accuracy == pytest.approx(right / 30)
+
+
+def test_a_strength_that_is_better_is_chosen():
+    """Classes that differ in length alone: plain prototypes tell them apart, centred ones do not."""
+    random = torch.Generator().manual_seed(0)
+    labels = torch.arange(40) % 2
+    directions = torch.nn.functional.normalize(torch.randn(40, 4, generator=random), dim=1)
+    lengths = torch.where(labels == 0, 1.0, 9.0).unsqueeze(1)
+    features = torch.cat([directions, lengths], 1)
+    assert choose_strength("prototypes", Support(features, labels, 2), 5, seed=0, stream="f").accuracy == 1.0
+    radial = Support(torch.cat([lengths.sqrt(), lengths], 1) + 0.01 * directions[:, :2], labels, 2)
+    assert choose_strength("knn", radial, 5, seed=0, stream="f").accuracy == 1.0
+
+
+def test_noise_is_at_chance():
+    """Labels that have nothing to do with the features: choosing the best of four strengths gains little."""
+    random = torch.Generator().manual_seed(5)
+    given = Support(torch.randn(300, 6, generator=random), torch.arange(300) % 3, 3)
+    for method in HEADS:
+        assert choose_strength(method, given, 5, seed=0, stream="folds").accuracy < 0.45
+
+
+def test_ties_go_to_the_likelier_answers_then_to_the_first():
+    one = Choice("prototypes", "centred", 0.9, 0.5, 1.0)
+    two = Choice("knn", 1, 0.9, 0.4, 1.0)
+    three = Choice("linear", 1.0, 0.8, 0.1, 1.0)
+    same = Choice("linear", 10.0, 0.9, 0.4, 1.0)
+    assert best_of([one, two, three, same]) is two
+
+
+@pytest.mark.parametrize("method", HEADS)
+def test_a_choice_is_fitted_with_its_sharpness(method):
+    given = support()
+    choice = choose_strength(method, given, 5, seed=0, stream="folds")
+    head = choice.fit(given)
+    plain = HEADS[method].build(given.features, given.labels, 3, choice.strength)
+    torch.testing.assert_close(head(given.features), choice.sharpness * plain(given.features))

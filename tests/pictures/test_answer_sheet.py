@@ -1,0 +1,37 @@
+"""The sheet of answers: rows by class, surest first, wrong ones framed."""
+
+import numpy as np
+from PIL import Image
+
+from arelu_meta.pictures.answer_sheet import CAPTION, GAP, TILE, WRONG, Tile, answer_sheet
+
+
+def tile(grey: int, answer: str, probability: float, truth: str = "") -> Tile:
+    return Tile(Image.new("L", (10, 10), grey), answer, probability, truth)
+
+
+def test_a_row_for_each_class_from_sure_to_unsure():
+    tiles = [tile(40, "b", 0.6), tile(90, "a", 0.5), tile(120, "a", 0.9), tile(200, "a", 0.7)]
+    sheet = answer_sheet(tiles)
+    assert sheet.height == 2 * (TILE + CAPTION + GAP) + GAP
+    margin = sheet.width - 3 * (TILE + GAP)
+    pixels = np.asarray(sheet)
+    middle = GAP + TILE // 2
+    greys = [pixels[middle, margin + number * (TILE + GAP) + TILE // 2, 0] for number in range(3)]
+    assert greys == [120, 200, 90]
+    assert pixels[middle + TILE + CAPTION + GAP, margin + TILE // 2, 0] == 40
+
+
+def test_wrong_answers_are_framed():
+    sheet = answer_sheet([tile(90, "a", 0.9, "a"), tile(90, "a", 0.8, "b")])
+    margin = sheet.width - 2 * (TILE + GAP)
+    pixels = np.asarray(sheet)
+    assert tuple(pixels[GAP, margin + TILE + GAP]) == WRONG
+    assert tuple(pixels[GAP, margin]) != WRONG
+
+
+def test_many_images_are_shown_at_even_steps():
+    tiles = [tile(0, "a", 1 - number / 1000) for number in range(500)]
+    sheet = answer_sheet(tiles, rows=3, columns=4)
+    assert sheet.height == 3 * (TILE + CAPTION + GAP) + GAP
+    assert answer_sheet([]).height > 0

@@ -1,0 +1,122 @@
+"""The cache of features: used, verified, bounded, safe for two processes, and never needed."""
+
+import sqlite3
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from arelu_meta.console import progress
+from arelu_meta.data.imageset import ImageSet
+from arelu_meta.data.inputs import Inputs
+from arelu_meta.pretrained import feature_cache
+from arelu_meta.pretrained.feature_cache import cached_features, network_key, read_features, write_features
+from arelu_meta.pretrained.features import feature_network
+from tests.tiny_networks import tiny
+
+IMAGES = ImageSet(
+    "noise",
+    torch.randint(256, (40, 3, 12, 12), generator=torch.Generator().manual_seed(0)).to(torch.uint8),
+    torch.arange(40) % 2,
+    ("a", "b"),
+)
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch) -> Path:
+    monkeypatch.setenv("ARELU_META_CACHE", str(tmp_path))
+    return tmp_path
+
+
+@pytest.fixture(scope="module")
+def network() -> nn.Module:
+    torch.manual_seed(0)
+    return feature_network(tiny().eval().requires_grad_(False), torch.zeros(2, 3, 12, 12))
+
+
+def computed(network: nn.Module, images: ImageSet = IMAGES, inputs: Inputs | None = None, name: object = ""):
+    return cached_features(
+        network, images, inputs or Inputs(3, 12), name=name, device=torch.device("cpu"), bar=progress.silent
+    )
+
+
+def test_each_image_is_computed_once(network):
+    with torch.no_grad():
+        expected = network(IMAGES.images.float() / 255)
+    first, count = computed(network, IMAGES.subset(torch.arange(25)))
+    assert count == 25
+    torch.testing.assert_close(first, expected[:25])
+    again, count = computed(network)
+    assert count == 15  # 25 are known
+    assert torch.equal(again[:25], first)
+    torch.testing.assert_close(again, expected)
+    turned, count = computed(network, IMAGES.subset(torch.arange(39, -1, -1)))
+    assert count == 0
+    assert torch.equal(turned, again.flip(0))
+
+
+def test_what_decides_on_the_features_decides_on_the_row(network):
+    computed(network)
+    other = feature_network(tiny(width=7).eval().requires_grad_(False), torch.zeros(2, 3, 12, 12))
+    assert computed(other)[1] == 40
+    assert computed(network, inputs=Inputs(3, 16))[1] == 40
+    assert computed(network, inputs=Inputs(3, 12, (0.5,) * 3, (0.5,) * 3))[1] == 40
+    assert computed(network, name="another option")[1] == 40
+    moved = feature_network(tiny().eval().requires_grad_(False), torch.zeros(2, 3, 12, 12))
+    moved.load_state_dict(network.state_dict())
+    assert network_key(moved) == network_key(network)
+    moved.network.first.bias[0] += 1e-3
+    assert network_key(moved) != network_key(network)
+    assert computed(network)[1] == 0
+
+
+def test_a_damaged_row_is_computed_again(network, folder):
+    right, _ = computed(network)
+    with sqlite3.connect(folder / "features.db") as connection:
+        connection.execute("UPDATE features SET numbers = zeroblob(length(numbers))")
+    again, count = computed(network)
+    assert count == 40
+    assert torch.equal(again, right)
+
+
+def test_a_file_that_is_no_database_is_replaced(network, folder):
+    (folder / "features.db").write_bytes(b"not a database" * 1000)
+    assert computed(network)[1] == 40
+    assert computed(network)[1] == 32  # the write of the first 32 found the file and removed it
+    assert computed(network)[1] == 0
+
+
+def test_a_folder_that_cannot_be_written_costs_time_alone(network, folder, monkeypatch):
+    (folder / "file").touch()
+    monkeypatch.setenv("ARELU_META_CACHE", str(folder / "file" / "below"))
+    assert [computed(network)[1] for _ in range(2)] == [40, 40]
+
+
+def test_the_rows_used_last_are_kept(monkeypatch):
+    """Ten numbers of 4 bytes a row, a bound of 400 bytes: the eleventh row leaves 200 bytes, five rows."""
+    monkeypatch.setattr(feature_cache, "MOST_BYTES", 400)
+    for number in range(10):
+        write_features("net", {f"image {number}": torch.full((10,), float(number))})
+        time.sleep(0.002)
+    assert len(read_features("net", ["image 0"])) == 1  # used now
+    write_features("net", {"image 10": torch.zeros(10)})
+    kept = read_features("net", [f"image {number}" for number in range(11)])
+    assert sorted(kept) == sorted(["image 0", "image 10", "image 9", "image 8", "image 7"])
+
+
+def test_two_processes_at_once(root):
+    """Each writes 200 rows, one transaction each, while the other does; all of them are there in the end."""
+    script = (
+        "import sys, torch; from arelu_meta.pretrained.feature_cache import write_features\n"
+        "for number in range(200):\n"
+        "    write_features('net', {f'{sys.argv[1]} {number}': torch.full((4,), float(number))})\n"
+    )
+    started = [subprocess.Popen([sys.executable, "-c", script, name], cwd=root) for name in ("one", "two")]
+    assert [process.wait(timeout=120) for process in started] == [0, 0]
+    found = read_features("net", [f"{name} {number}" for name in ("one", "two") for number in range(200)])
+    assert len(found) == 400
+    assert all(torch.equal(value, torch.full((4,), float(key.split()[1]))) for key, value in found.items())

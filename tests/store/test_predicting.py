@@ -1,0 +1,153 @@
+"""Stored classifiers in use: files, folders and arrays give the answers of the network itself."""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+import arelu_meta
+from arelu_meta import data
+from arelu_meta.data.imageset import ImageSet
+from arelu_meta.errors import InputError
+from arelu_meta.kinds import run
+from arelu_meta.kinds.adapt.spec import AdaptSpec
+from arelu_meta.kinds.segment.spec import SegmentSpec
+from arelu_meta.store.predicting import LoadedModel, Predictions, find_images, load_model
+from tests.supervised_runs import ADAPT, SEGMENT, classify_spec
+from tests.tiny_images import DIGITS
+from tests.tiny_runs import MLFLOW_WARNINGS, tiny_spec
+
+pytestmark = MLFLOW_WARNINGS
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory: pytest.TempPathFactory, new_store: Path) -> Any:
+    """An adaptation and a classifier in one store, and folders with images that they have not seen."""
+    folder = tmp_path_factory.mktemp("trained")
+    shutil.copy(new_store, folder / "mlflow.db")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{folder / 'mlflow.db'}")
+        patch.setenv("ARELU_META_RUNS", str(folder / "runs"))
+        patch.setenv("ARELU_META_CACHE", str(folder / "cache"))
+        spec = AdaptSpec.model_validate({**ADAPT, "data": {"dataset": DIGITS, "shots": 10}})
+        results = {"adapt": run(spec), "classify": run(classify_spec(training={"epochs": 1}))}
+        images = unseen()
+        for number, (image, label) in enumerate(zip(images.images, images.labels.tolist(), strict=True)):
+            (folder / "new" / str(label)).mkdir(parents=True, exist_ok=True)
+            Image.fromarray(image[0].numpy()).save(folder / "new" / str(label) / f"{number:02}.png")
+        yield folder, results
+
+
+def unseen() -> ImageSet:
+    return data.load("digits").subset(torch.arange(1700, 1730))
+
+
+@pytest.fixture(autouse=True)
+def same_store(stored, monkeypatch) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{stored[0] / 'mlflow.db'}")
+    monkeypatch.setenv("ARELU_META_RUNS", str(stored[0] / "runs"))
+
+
+@pytest.mark.parametrize("kind", ["adapt", "classify"])
+def test_files_are_answered_as_the_network_of_the_run_does(stored, kind):
+    folder, results = stored
+    model = arelu_meta.load_model(results[kind].run_id)
+    table = model.predict(folder / "new")
+    images = unseen()
+    by_name = {f"{number:02}.png": number for number in range(30)}
+    numbers = [by_name[Path(file).name] for file in table["file"]]
+    inputs = model.served.inputs
+    pixels = inputs.normalise(images.images[numbers].expand(-1, inputs.channels, -1, -1).float() / 255)
+    with torch.no_grad():
+        shares = results[kind].network.eval()(pixels).softmax(1)
+    best = shares.sort(1, descending=True)
+    assert table["class"].tolist() == [str(label) for label in best.indices[:, 0].tolist()]
+    np.testing.assert_allclose(table["probability"], best.values[:, 0], rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(table["runner_up_probability"], best.values[:, 1], rtol=1e-4, atol=1e-5)
+    array = model.predict(images.images[numbers].permute(0, 2, 3, 1).numpy())
+    np.testing.assert_allclose(array["probability"], table["probability"], rtol=1e-4, atol=1e-5)
+    assert list(array.columns) == ["class", "probability", "runner_up", "runner_up_probability"]
+
+
+def test_run_uri_and_folders_are_one_model(stored, tmp_path):
+    folder, results = stored
+    result = results["adapt"]
+    copied = tmp_path / "model"
+    from mlflow.artifacts import download_artifacts
+
+    download_artifacts(artifact_uri=f"runs:/{result.run_id}/model", dst_path=str(copied))
+    (run_folder,) = (folder / "runs").glob(f"*{result.spec.identity[:12]}")
+    (inside,) = copied.rglob("MLmodel")
+    file = next((folder / "new").rglob("*.png"))
+    answers = [
+        load_model(source).predict(file).to_dict("records")
+        for source in (result.run_id, f"runs:/{result.run_id}/model", run_folder, inside.parent)
+    ]
+    assert all(answer == answers[0] for answer in answers)
+
+
+def test_a_broken_file_is_named_and_nothing_answered_unless_it_is_skipped(stored, tmp_path):
+    folder, results = stored
+    model = load_model(results["adapt"].run_id)
+    good = sorted((folder / "new").rglob("*.png"))[:3]
+    (tmp_path / "broken.png").write_bytes(good[0].read_bytes()[:60])
+    with pytest.raises(InputError, match=r"broken\.png is not a readable image .*; or leave such files out by `skip_"):
+        model.predict([*good, tmp_path / "broken.png"])
+    found = model.predict_files([good[0], tmp_path / "broken.png", *good[1:]], skip_broken=True)
+    assert found.files == good
+    assert [file for file, _ in found.broken] == [tmp_path / "broken.png"]
+    with pytest.raises(InputError, match="none of 1 files is a readable image"):
+        model.predict([tmp_path / "broken.png"], skip_broken=True)
+
+
+def test_known_classes_are_folder_names():
+    shares = torch.tensor([[0.2, 0.8], [0.6, 0.4]])
+    found = Predictions([Path("cat/1.png"), Path("dog/2.png")], shares, ("cat", "dog"))
+    assert found.known_classes() == ["cat", "dog"]
+    assert found.table().to_dict("records")[0] == {
+        "file": "cat/1.png",
+        "class": "dog",
+        "probability": pytest.approx(0.8),
+        "runner_up": "cat",
+        "runner_up_probability": pytest.approx(0.2),
+    }
+    assert Predictions([Path("cat/1.png"), Path("2.png")], shares, ("cat", "dog")).known_classes() == []
+
+
+def test_images_are_found_in_folders_and_by_name(tmp_path):
+    (tmp_path / "a" / "deep").mkdir(parents=True)
+    for name in ("a/2.png", "a/deep/1.JPG", "a/notes.txt", "b.webp"):
+        (tmp_path / name).touch()
+    found = find_images([tmp_path / "a", str(tmp_path / "b.webp")])
+    assert [file.name for file in found] == ["2.png", "1.JPG", "b.webp"]
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InputError, match="empty holds no images"):
+        find_images([tmp_path / "empty"])
+    with pytest.raises(InputError, match="no file or folder 'nothing'; check the path"):
+        find_images(["nothing"])
+
+
+def test_models_of_other_kinds_are_refused(monkeypatch, tmp_path):
+    monkeypatch.setenv("ARELU_META_RUNS", str(tmp_path / "runs"))
+    with pytest.raises(InputError, match="is a few-shot model, which needs labelled images"):
+        load_model(run(tiny_spec(iterations=1, validate_every=1)).run_id)
+    segmented = run(SegmentSpec.model_validate({**SEGMENT, "training": {**SEGMENT["training"], "epochs": 1}}))
+    with pytest.raises(InputError, match=r"names 1 classes, it does not classify; name another run"):
+        load_model(segmented.run_id)
+
+
+def test_maps_are_no_answers():
+    class Served:
+        class_names, inputs = ("a", "b"), None
+
+        @staticmethod
+        def network(x):
+            return x
+
+    with pytest.raises(InputError, match=r"it marks pixels \(a segment run\), it does not classify"):
+        LoadedModel("it", Served())._probabilities(torch.zeros(2, 1, 4, 4))
