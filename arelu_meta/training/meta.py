@@ -90,9 +90,7 @@ def meta_train(
         learned = [parameter for group in optimizer.param_groups for parameter in group["params"]]
         processes.all_reduce_gradients(learned)
         norm = clip_gradients(learned, outer_clip)
-        if not math.isfinite(norm):
-            raise DivergedError(f"the gradient is not finite at iteration {number}; {REMEDY}")
-        clipping = _clipping(learner, outcome, len(episodes), number)
+        clipping = _clipping(learner, outcome, norm, len(episodes), number)
         optimizer.step()
         if halve_lr_every and number % halve_lr_every == 0:
             for group in optimizer.param_groups:
@@ -107,8 +105,12 @@ def _first_not_finite(learner: Learner, mine: Episode, count: int) -> int:
     return int(processes.gather_rows(bad, count).argmax())
 
 
-def _clipping(learner: Learner, outcome: StepOutcome, count: int, number: int) -> tuple[float, float] | tuple[()]:
-    """Give the largest norm of an episode's gradient and the share above the bound, over all processes."""
+def _clipping(
+    learner: Learner, outcome: StepOutcome, norm: float, count: int, number: int
+) -> tuple[float, float] | tuple[()]:
+    """Give the largest norm of an episode's gradient and the share above the bound; refuse what is not finite."""
+    if not math.isfinite(norm):
+        raise DivergedError(f"the gradient is not finite at iteration {number}; {REMEDY}")
     if learner.episode_clip is None:
         return ()
     own = outcome.norms if outcome.norms is not None else outcome.loss.new_zeros(0)  # a process without a share

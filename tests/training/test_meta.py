@@ -1,6 +1,7 @@
 """The loops: what they report, what ends them, what they leave alone, what they hold in memory."""
 
 import copy
+import math
 import subprocess
 import sys
 from pathlib import Path
@@ -15,7 +16,7 @@ from arelu_meta.data.episodes import Episode, EpisodeSampler
 from arelu_meta.errors import DivergedError
 from arelu_meta.learners.engines.func_engine import FuncEngine
 from arelu_meta.learners.learner import Learner, StepOutcome
-from arelu_meta.training.meta import evaluate, make_optimizer, meta_train, validate
+from arelu_meta.training.meta import clip_gradients, evaluate, make_optimizer, meta_train, validate
 from tests.learners.small_problems import build, episodes, own_net
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -234,3 +235,15 @@ def test_memory_does_not_grow_from_iteration_100_to_500(engine):
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=PROJECT)
     early, late = (int(pages) for pages in run.stdout.split())
     assert late < 1.01 * early
+
+
+def test_a_gradient_that_is_not_finite_is_not_scaled():
+    """Its norm is infinite, upon which training ends; large ones have a norm though their squares overflow."""
+    parameter = torch.nn.Parameter(torch.ones(3))
+    parameter.grad = torch.tensor([1.0, math.inf, 2.0])
+    assert clip_gradients([parameter], 1.0) == math.inf
+    assert parameter.grad.tolist() == [1.0, math.inf, 2.0]
+    large = torch.nn.Parameter(torch.ones(2))
+    large.grad = torch.tensor([3e30, 4e30])  # whose squares overflow
+    assert clip_gradients([large], 1.0) == pytest.approx(5e30, rel=1e-6)
+    assert large.grad.tolist() == pytest.approx([0.6, 0.8], rel=1e-5)
