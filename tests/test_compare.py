@@ -458,6 +458,7 @@ def test_shards_in_folders_of_their_own_at_the_same_time(
     check_every_cell_once(new_folder, sweep[0])
 
 
+@pytest.mark.slow
 def test_shards_in_one_folder_at_the_same_time(new_folder: Path):
     """As in a job array on a shared disk."""
     tiny.write(new_folder, ("seeds = [0, 1]", "seeds = [0]"))

@@ -160,6 +160,7 @@ def test_infinite_input_leaves_the_other_side_a_finite_gradient():
 
 
 @pytest.mark.skipif(not (shutil.which("g++") or shutil.which("clang++")), reason="inductor needs a C++ compiler")
+@pytest.mark.slow
 def test_compiled_by_inductor():
     """The default compiler, once, for the home case: values and gradients are those of the eager layer."""
     torch._dynamo.reset()

@@ -84,6 +84,7 @@ def test_wrong_input_opens_no_run(store, statuses, monkeypatch):
 
 
 @pytest.mark.usefixtures("store")
+@pytest.mark.slow
 def test_networks_are_built_one_at_a_time(monkeypatch):
     """When a network is built, those of the seeds before are gone."""
     built, alive = [], []

@@ -80,6 +80,7 @@ SUPERVISED = (
 
 
 @pytest.mark.usefixtures("store_uri")
+@pytest.mark.slow
 def test_two_processes_train_a_classifier_as_one_does():
     """1079 images in batches of 77: the last has one image, so that one process has no share of it; images are moved
     at random, and both processes must move them alike and stop alike.

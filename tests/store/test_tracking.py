@@ -220,6 +220,7 @@ def test_threads_other_than_the_main_one_may_write():
     assert len(client.batches) == 1
 
 
+@pytest.mark.slow
 def test_four_processes_on_one_new_database(tmp_path: Path, root: Path, statuses: Callable):
     """They make the tables and the experiment together; every one of them ends well."""
     environment = {

@@ -27,7 +27,7 @@ from arelu_meta.data.imageset import ImageSet
 from arelu_meta.errors import InputError, RunError
 from arelu_meta.kinds import run
 from arelu_meta.kinds.execution import EpisodeExecution, Execution
-from arelu_meta.kinds.few_shot.result import FewShotResult
+from arelu_meta.kinds.few_shot.result import EPISODES, FewShotResult
 from arelu_meta.kinds.few_shot.settings import build_learner
 from arelu_meta.learners.engines.func_engine import OneByOne
 from arelu_meta.learners.gradient_learner import GradientLearner
@@ -268,6 +268,7 @@ def test_bounded_gradients_are_logged(tiny_spec: SpecMaker, memory: list):
 
 
 def test_a_collapsed_training_is_tagged(monkeypatch: pytest.MonkeyPatch, tiny_spec: SpecMaker, memory: list):
+    monkeypatch.setitem(EPISODES, "validation", 2)  # as many as this tiny run validates on
     for number, ends in enumerate(([0.3, 0.9], [0.9, 0.3])):
         scores = iter(ends)
         monkeypatch.setattr("arelu_meta.kinds.few_shot.run.validate", lambda *_, scores=scores: next(scores))
