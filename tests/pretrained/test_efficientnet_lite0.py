@@ -65,6 +65,7 @@ def test_every_site_is_found_and_the_bound_is_what_keeps_the_answers(published_d
     assert unbound.agreement <= 0.4
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("store", "no_model")
 def test_both_are_far_above_chance_after_a_short_tuning(published_data):
     """Of 80 test images chance gets 8; 24 or more have a probability below 1e-6 by chance."""

@@ -162,7 +162,13 @@ def test_other_seed_other_weights_same_test_episodes(tiny_spec: SpecMaker, seen:
     assert trains[0] != trains[1]
 
 
-@pytest.mark.parametrize("activation", activations.names())
+@pytest.mark.parametrize(
+    "activation",
+    [
+        pytest.param(name, marks=() if name in ("relu", "rrelu", "maxout", "pau", "arelu") else pytest.mark.slow)
+        for name in activations.names()
+    ],
+)
 @pytest.mark.usefixtures("memory")
 def test_every_activation_sees_the_same_episodes_and_initial_weights(tiny_spec: SpecMaker, seen: dict, activation: str):
     """Beside ReLU, which draws and holds nothing: RReLU draws slopes in training, Maxout needs wider layers."""
