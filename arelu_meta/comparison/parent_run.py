@@ -17,7 +17,8 @@ from arelu_meta import __version__
 from arelu_meta.comparison.cells import Cell
 from arelu_meta.errors import InputError
 from arelu_meta.runtime.signals import hold_signals
-from arelu_meta.store.connection import experiment_exists, has_diverged, open_store
+from arelu_meta.store.connection import check_reachable, experiment_exists, has_diverged, open_store
+from arelu_meta.store.sending import no_address_printed
 
 NAME, HASH, CELL, STARTED = "comparison", "comparison.hash", "comparison.cell", "comparison.called"
 AXES, BUDGET = "comparison.axes", "budget"
@@ -80,7 +81,9 @@ class ParentRun:
     @hold_signals()
     def end(self, status: str) -> None:
         """Close it as FINISHED, FAILED or KILLED."""
-        self.client.set_terminated(self.run_id, status=status)
+        check_reachable(self.client.tracking_uri, seconds=0.0)  # MLflow itself would try for minutes
+        with no_address_printed():
+            self.client.set_terminated(self.run_id, status=status)
 
     @hold_signals()
     def write_report(self, folder: Path, metrics: Mapping[str, float], tags: Mapping[str, str]) -> None:

@@ -1,7 +1,6 @@
 """Run or resume every cell of a comparison, and report: the one place that wires the parts together."""
 
 import json
-import os
 import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,10 +19,13 @@ from arelu_meta.comparison.overview import Overview
 from arelu_meta.comparison.parent_run import AXES, BUDGET, ParentRun, open_parent_run
 from arelu_meta.comparison.pool import Pool
 from arelu_meta.comparison.validation import check_cells
-from arelu_meta.comparison.worker import CellOutcome, Job
-from arelu_meta.errors import InputError, RunError, first_line
+from arelu_meta.comparison.worker import WAITING, CellOutcome, Job
+from arelu_meta.errors import InputError, RunError, StoreError, first_line
 from arelu_meta.kinds.execution import Execution
 from arelu_meta.reporting import Report, make_report, report_metrics, write_report
+from arelu_meta.runtime.machine import process_name
+from arelu_meta.store.run_folder import runs_folder
+from arelu_meta.store.sending import PROCESS, flush, settle_runs
 
 
 class Workers(Protocol):
@@ -74,7 +76,7 @@ class Plan:
     def folder(self) -> Path:
         """Where its locks and its report are."""
         identity = comparison_hash(self.experiment, self.budget)
-        return Path(os.environ.get("ARELU_META_RUNS") or "runs") / f"comparison-{self.name}-{identity[:12]}"
+        return runs_folder() / f"comparison-{self.name}-{identity[:12]}"
 
 
 @dataclass(frozen=True)
@@ -168,13 +170,21 @@ def run_plan(plan: Plan, workers: AbstractContextManager[Workers]) -> Comparison
 
 
 def _run_locked(plan: Plan, workers: AbstractContextManager[Workers]) -> ComparisonResult:
+    settle_runs(plan.name)
     parent = plan.open_parent_run()
     done = parent.adopt(plan.cells, plan.name)
     parent.start(_tags(plan))
     status, report = "FAILED", None
     try:
         outcomes = _run(plan, parent, [cell for cell in plan.own_cells if cell.spec.identity not in done], workers)
-        current = plan.open_parent_run()
+        flush(runs_folder())
+        try:
+            current = plan.open_parent_run()
+        except StoreError as error:
+            waiting = sum(outcome.reason == WAITING for outcome in outcomes)
+            raise RunError(
+                f"{waiting} cells have ended and wait in their folders: {error}; then run it again"
+            ) from error
         if current.run_id != parent.run_id:  # shards that started at the same moment may have made one each
             current.start(_tags(plan))
             with suppress(MlflowException):  # another shard may have deleted it
@@ -221,7 +231,10 @@ def _run(
 
 def _tags(plan: Plan) -> dict[str, str]:
     """What the experiment file says beyond the hash: it may be edited."""
+    # A shard that ends leaves the parent run open for the others.
+    process = {PROCESS: process_name()} if plan.shard is None else {}
     return {
+        **process,
         "task": plan.experiment.task,
         "arm": plan.experiment.report.arm,
         "baseline": plan.experiment.report.baseline,

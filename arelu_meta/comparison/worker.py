@@ -28,6 +28,7 @@ MOST_FAILURES = 2  # of a cell: it is retried once, then reported
 MOST_DEATHS = 4  # of workers that had the cell
 CLOSING_SECONDS = 30.0  # that a worker has to close its run when the runner is interrupted
 SECONDS_TAG = "comparison.seconds"  # of a cell's run: how long its worker took
+WAITING = "it ended, and waits in its folder for the MLflow store; the same command again takes it in"
 FOLDER_TAG = "comparison.folder"  # of a cell's run: the id of the run folder it was started in
 
 
@@ -132,21 +133,23 @@ def _run_locked(job: Job, folder: "RunFolder", bar: progress.Bar, start: float) 
     from arelu_meta.kinds import run
     from arelu_meta.store.connection import has_diverged, open_store
 
-    client, experiment_id = open_store(job.execution.experiment)
+    try:
+        client, experiment_id = open_store(job.execution.experiment)
+    except StoreError:  # it was there when the comparison began
+        return _run_offline(job, folder, bar, start)
     of_this_cell = f"tags.spec_hash = '{job.cell.spec.identity}'"
     ended = ended_runs(client, experiment_id, of_this_cell)
     if ended:
         return CellOutcome(job.cell, run_id=ended[0].info.run_id, diverged=has_diverged(ended[0]))
-    id_path = folder.path / "folder_id"  # tells runs that were started in this folder from those of others
-    if not id_path.exists():
-        id_path.write_text(uuid.uuid4().hex)
-    folder_id = id_path.read_text()
+    folder_id = _folder_id(folder)
     resumed = _resumable(client, folder, folder_id, client.search_runs([experiment_id], of_this_cell))
     tags = {**job.execution.tags, FOLDER_TAG: folder_id}
     execution = job.execution.model_copy(update={"resume": resumed is not None, "tags": tags})
     with suppress(DivergedError):  # the store holds its run, marked as diverged
         run(job.cell.spec, execution, bar=bar)
     seconds = time.monotonic() - start
+    if any(folder.finished_journals()):
+        return CellOutcome(job.cell, reason=WAITING, seconds=seconds, final=True)
     ended = ended_runs(client, experiment_id, of_this_cell)
     if not ended:
         raise RunError("its run is no longer in the store")
@@ -157,6 +160,25 @@ def _run_locked(job: Job, folder: "RunFolder", bar: progress.Bar, start: float) 
         else:  # a worker with another folder was faster
             client.delete_run(own.info.run_id)
     return CellOutcome(job.cell, run_id=first.info.run_id, seconds=seconds, diverged=has_diverged(first))
+
+
+def _run_offline(job: Job, folder: "RunFolder", bar: progress.Bar, start: float) -> CellOutcome:
+    """Run or resume a cell while the store does not answer; its result waits in its folder."""
+    from arelu_meta.kinds import run
+
+    if not folder.finished_journals():
+        update = {"resume": True, "offline": True, "tags": {**job.execution.tags, FOLDER_TAG: _folder_id(folder)}}
+        with suppress(DivergedError):
+            run(job.cell.spec, job.execution.model_copy(update=update), bar=bar)
+    return CellOutcome(job.cell, reason=WAITING, seconds=time.monotonic() - start, final=True)
+
+
+def _folder_id(folder: "RunFolder") -> str:
+    """Give what tells runs that were started in this folder from those of others."""
+    path = folder.path / "folder_id"
+    if not path.exists():
+        path.write_text(uuid.uuid4().hex)
+    return path.read_text()
 
 
 def _resumable(client: "MlflowClient", folder: "RunFolder", folder_id: str, earlier: "list[Run]") -> str | None:

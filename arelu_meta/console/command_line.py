@@ -8,12 +8,14 @@ import os
 import re
 import signal
 import sys
+import traceback
 import warnings
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextvars import ContextVar
 from pathlib import Path
 from types import FrameType
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TextIO
+from urllib.parse import unquote
 
 from arelu_meta import __version__
 from arelu_meta.errors import InputError, RunError
@@ -83,6 +85,9 @@ def main(command: Callable[[Sequence[str] | None], None], argv: Sequence[str] | 
         return "".join(f"{kind}: {line}\n" for line in lines)
 
     warnings.formatwarning = lambda message, *_where, **_line: shown("warning", message)
+    output = sys.stdout, sys.stderr
+    if secrets := passwords():
+        sys.stdout, sys.stderr = (_Masked(stream, secrets) for stream in output)  # type: ignore[assignment]
     try:
         command(argv)
     except (InputError, RunError) as error:
@@ -94,11 +99,47 @@ def main(command: Callable[[Sequence[str] | None], None], argv: Sequence[str] | 
     except KeyboardInterrupt:
         sys.stderr.write("interrupted\n")
         return 130
+    except Exception:
+        if not secrets:
+            raise
+        traceback.print_exc()  # Python itself would write it past the mask
+        return 1
     finally:
+        sys.stdout, sys.stderr = output
         signal.signal(signal.SIGTERM, previous)
         warnings.formatwarning = formatwarning
         _PARSERS.reset(token)
     return 0
+
+
+def passwords() -> list[str]:
+    """Give the passwords in the addresses of the MLflow store and registry, as written there and as they are."""
+    found = []
+    for variable in ("MLFLOW_TRACKING_URI", "MLFLOW_REGISTRY_URI", "MLFLOW_TRACKING_PASSWORD", "MLFLOW_TRACKING_TOKEN"):
+        value = os.environ.get(variable, "")
+        inside = re.search(r"://[^:/@\s]*:(\S+)@", value)
+        written = inside[1] if inside else "" if variable.endswith("URI") else value
+        found += [one for one in (written, unquote(written)) if one]
+    return found
+
+
+class _Masked:
+    """A stream in which passwords are written as `***`, whoever writes them."""
+
+    def __init__(self, stream: TextIO, secrets: Sequence[str]) -> None:
+        self._stream, self._secrets = stream, secrets
+
+    def write(self, text: str) -> int:
+        for secret in self._secrets:
+            text = text.replace(secret, "***")
+        return self._stream.write(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        for line in lines:
+            self.write(line)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
 
 
 class Terminated(KeyboardInterrupt):

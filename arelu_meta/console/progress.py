@@ -3,7 +3,7 @@
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import TypeAlias
 
 Advance: TypeAlias = Callable[[str], None]
@@ -49,7 +49,13 @@ def _lines(description: str, total: int) -> Iterator[Advance]:
         done += 1
         if done == total or done * 10 // total > (done - 1) * 10 // total:
             left = (time.monotonic() - start) / done * (total - done)
-            sys.stderr.write(f"{description} {done}/{total}  {note}  {left:.0f} s left\n")
-            sys.stderr.flush()
+            say(f"{description} {done}/{total}  {note}  {left:.0f} s left")
 
     yield advance
+
+
+def say(line: str) -> None:
+    """Write a line to standard error; one that nobody can read any more, in a closed pipe or on a full disk, is lost."""
+    with suppress(OSError, ValueError):
+        sys.stderr.write(line + "\n")
+        sys.stderr.flush()

@@ -50,6 +50,8 @@ class Execution(Section):
     """continue from the last checkpoint of this very run, if there is one and the run has not finished"""
     experiment: str = "arelu_meta"
     """MLflow experiment that takes the run"""
+    offline: bool = False
+    """record the run in its folder alone; python -m arelu_meta.store flush brings it to the MLflow store"""
     data_root: str = ""
     """folder of the published data sets"""
     tags: dict[str, str] = Field(default_factory=dict)

@@ -21,8 +21,10 @@ from arelu_meta.kinds.few_shot.spec import EpisodeInputSection
 from arelu_meta.kinds.sections import DataSection, ImageShapeSection, InputSection, Spec
 from arelu_meta.runtime import processes
 from arelu_meta.runtime.hardware import keep_freed_memory, resolve_device, threads
-from arelu_meta.store.connection import has_finished, open_store
+from arelu_meta.store.connection import has_finished
+from arelu_meta.store.journal import Journal
 from arelu_meta.store.run_folder import RunFolder
+from arelu_meta.store.sending import settle_runs
 from arelu_meta.store.tracking import NoTracker, Tracker, track
 
 
@@ -43,14 +45,14 @@ class Session:
         return float(before) + time.monotonic() - self._start
 
     def save(self, state: Mapping[str, Any]) -> None:
-        """Send the metrics so far, then replace the checkpoint.
+        """Record the metrics so far, then replace the checkpoint.
 
-        In this order none is lost: a run killed between the two has metrics in the store that it sends again, with the
-        same steps and values, when it is resumed from the checkpoint before.
+        In this order none is lost: a run killed between the two measures points again that its journal has already; they
+        keep the times they were first measured at, and MLflow keeps equal points once.
         """
         if processes.rank() == 0:
             self.tracker.flush()
-            self._folder.save({**state, "seconds": self.seconds, "run_id": self.tracker.run_id})
+            self._folder.save({**state, "seconds": self.seconds, **self.tracker.position})
 
 
 @contextmanager
@@ -73,13 +75,13 @@ def open_session(
     split: Split,
 ) -> Iterator[Session]:
     """Open the run's folder and its MLflow run; to be entered when all that wrong input can break has been built."""
-    if processes.rank() == 0:
-        open_store(execution.experiment)  # first: where it cannot be used, no folder is to be left either
+    if processes.rank() == 0 and not execution.offline:
+        settle_runs(execution.experiment)  # first: where the store cannot be used, no folder is to be left either
     folder = RunFolder(spec)
     folder.create()
     checkpoint = folder.load() if execution.resume else None
     # A finished run starts anew: resumed, it would be tested and recorded a second time.
-    finished = processes.rank() == 0 and checkpoint is not None and has_finished(checkpoint["run_id"])
+    finished = processes.rank() == 0 and checkpoint is not None and _has_finished(checkpoint, folder, execution)
     if processes.broadcast(float(finished)):
         checkpoint = None
     if processes.rank() > 0:
@@ -103,12 +105,26 @@ def open_session(
         ),
         **execution.tags,
     }
-    resumed = checkpoint["run_id"] if checkpoint else None
-    with track(spec, experiment=execution.experiment, name=name, tags=tags, resumed_run=resumed) as tracker:
+    with track(
+        spec,
+        experiment=execution.experiment,
+        name=name,
+        tags=tags,
+        resumed=checkpoint,
+        offline=execution.offline,
+    ) as tracker:
         for context, images in datasets.items():
             tracker.log_dataset(images, context=context)
         tracker.log_split(split)
         yield Session(tracker, checkpoint, bar, folder)
+
+
+def _has_finished(checkpoint: Mapping[str, Any], folder: RunFolder, execution: Execution) -> bool:
+    """Tell whether the run of a checkpoint is over: its journal says so where there is one, or the store."""
+    journal = folder.path / "journal" / str(checkpoint.get("journal", ""))
+    if checkpoint.get("journal") and journal.exists():
+        return Journal.open(journal).status == "FINISHED"
+    return not execution.offline and has_finished(checkpoint["run_id"])
 
 
 def load_split(

@@ -7,9 +7,11 @@ MLflow's own tracking URI, active run and loggers belong to whoever calls us.
 import logging
 import os
 import re
+import shutil
 import socket
 import sqlite3
 import tempfile
+import threading
 import time
 import warnings
 from collections.abc import Iterator
@@ -34,9 +36,10 @@ DEFAULT_URI = "sqlite:///mlflow.db"
 DIVERGED = "diverged"  # tag of a run whose loss was no longer finite: where that was
 RETRY_SECONDS = 20.0  # a server that is being restarted answers again by then
 _CONNECT_TIMEOUT = 5.0
+_NEW_DATABASE = ".mlflow-new-"  # beginning of the folder that a database is made in
 _PORTS = {"http": 80, "https": 443}
 _NO_SUCH_RUN = ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE")  # no such run, or nothing that could be its id
-_STORE_ERRORS = (MlflowException, SQLAlchemyError, sqlite3.Error, OSError, ImportError)  # ImportError: a missing driver
+STORE_ERRORS = (MlflowException, SQLAlchemyError, sqlite3.Error, OSError, ImportError)  # ImportError: a missing driver
 
 
 class RunSpec(Protocol):
@@ -72,11 +75,11 @@ def without_password(text: str) -> str:
     >>> without_password("no answer from postgresql://me:secret@host/mlflow")
     'no answer from postgresql://me:***@host/mlflow'
     """
-    return re.sub(r"(://[^:/@\s]*):[^@\s]+@", r"\1:***@", text)
+    return re.sub(r"(://[^:/@\s]*):\S+@", r"\1:***@", text)  # up to the last @: a password may hold one
 
 
-def check_reachable(address: str) -> None:
-    """Raise ConnectionError where no server answers at an http address; one behind a proxy cannot be checked."""
+def check_reachable(address: str, seconds: float = RETRY_SECONDS) -> None:
+    """Raise ConnectionError where no server answers at an http address within a time; behind a proxy none can be checked."""
     parts = urlsplit(address)
     if parts.scheme not in _PORTS or parts.hostname is None or parts.scheme in getproxies():
         return
@@ -84,12 +87,12 @@ def check_reachable(address: str) -> None:
         port = parts.port or _PORTS[parts.scheme]
     except ValueError as error:
         raise ConnectionError(str(error)) from error
-    end = time.monotonic() + RETRY_SECONDS
+    end = time.monotonic() + seconds
     while True:
         try:
             socket.create_connection((parts.hostname, port), timeout=_CONNECT_TIMEOUT).close()
         except OSError as error:
-            if time.monotonic() > end:
+            if time.monotonic() >= end:
                 reason = error.strerror or error
                 raise ConnectionError(f"no server answers at {parts.hostname}:{port} ({reason})") from error
             time.sleep(1)
@@ -190,14 +193,20 @@ def attach_figure(run_id: str, figure: "Figure", path: str) -> None:
 @contextmanager
 def quiet(level: int = logging.ERROR) -> Iterator[None]:
     """Silence MLflow's messages and warnings about choices of its own for a while: none of it is the user's doing."""
-    loggers = [logging.getLogger(name) for name in ("mlflow", "alembic")]
+    with quiet_loggers(level), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+@contextmanager
+def quiet_loggers(level: int = logging.ERROR) -> Iterator[None]:
+    """Silence MLflow's messages alone: Python's warnings belong to the main thread."""
+    loggers = [logging.getLogger(name) for name in ("mlflow", "alembic", "urllib3")]
     levels = [logger.level for logger in loggers]
     for logger in loggers:
         logger.setLevel(level)
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
+        yield
     finally:
         for logger, before in zip(loggers, levels, strict=True):
             logger.setLevel(before)
@@ -211,7 +220,7 @@ def _connected() -> Iterator[MlflowClient]:
         check_reachable(uri)  # MLflow itself would try for minutes, in silence
         with quiet(logging.WARNING), _sqlite_lock(uri):
             yield MlflowClient(uri)
-    except _STORE_ERRORS as error:
+    except STORE_ERRORS as error:
         raise StoreError(
             f"cannot use the MLflow store {without_password(f'{uri}: {first_line(error)}')}; "
             "set MLFLOW_TRACKING_URI to one that can be written"
@@ -232,4 +241,34 @@ def _sqlite_lock(uri: str) -> Iterator[None]:
         with closing(sqlite3.connect(path)) as connection:
             connection.execute("PRAGMA schema_version")
     with FileLock(f"{path}.lock"):
+        if not path.exists() or path.stat().st_size == 0:
+            _make_sqlite(path)
         yield
+
+
+def _make_sqlite(path: Path) -> None:
+    """Make a database with MLflow's tables beside its place, then put it there: killed, it leaves none in the making.
+
+    In a thread: an interruption would be lost in the midst of it, or leave tables half made.
+    """
+    for left in path.parent.glob(f"{_NEW_DATABASE}*"):
+        shutil.rmtree(left, ignore_errors=True)
+    folder = Path(tempfile.mkdtemp(prefix=_NEW_DATABASE, dir=path.parent))
+    errors: list[Exception] = []
+
+    def make() -> None:
+        try:
+            MlflowClient(f"sqlite:///{folder / path.name}").search_experiments(max_results=1)
+        except Exception as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=make, name="makes the tables of MLflow", daemon=True)
+    thread.start()
+    try:
+        while thread.is_alive():
+            thread.join(0.05)
+        if errors:
+            raise errors[0]
+        (folder / path.name).replace(path)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)

@@ -10,8 +10,8 @@ import copy
 import json
 import os
 import re
-import tempfile
-from collections.abc import Callable, Iterator, Mapping
+import shutil
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,8 +19,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import mlflow
+import numpy as np
 import torch
 from mlflow import MlflowClient
+from mlflow.entities import LoggedModelStatus
 from mlflow.exceptions import MlflowException
 from mlflow.models import Model, ModelSignature
 from mlflow.tracking.context.registry import resolve_tags
@@ -41,6 +43,7 @@ from arelu_meta.store.graphs import GRAPH_FILE, read_graph, trace
 from arelu_meta.store.run_folder import CHECKPOINT, RunFolder
 
 WEIGHTS_FILE = "weights.safetensors"
+EXAMPLE_FILE = "example.npy"
 FEW_SHOT_FILE = "few_shot.json"  # what is learned in an episode, and how
 NETWORK_LOADER = "arelu_meta.store.served"  # the module whose `_load_pyfunc` MLflow calls
 FEW_SHOT_LOADER = "arelu_meta.kinds.few_shot.model"
@@ -158,30 +161,31 @@ def save_weights(state: Mapping[str, Tensor], path: Path, inputs: Inputs, class_
     save_file(plain, path, metadata=inputs.metadata(class_names))
 
 
-def log_network(
-    client: MlflowClient, run_id: str, network: nn.Module, images: ImageSet, inputs: Inputs | None = None
-) -> None:
-    """Store a network as the model of a run; `images` are two at least of those that it takes, fitted already."""
+def save_network(folder: Path, network: nn.Module, images: ImageSet, inputs: Inputs | None = None) -> None:
+    """Write a network as `log_saved_model` takes it; `images` are two at least of those that it takes, fitted already."""
     inputs = inputs or inputs_of(images)
     network = copy.deepcopy(network).cpu().eval()
     numbers = torch.arange(2, device=images.device)
-    with tempfile.TemporaryDirectory() as temporary:
-        folder = Path(temporary) / "model"
-        folder.mkdir()
-        torch.export.save(trace(network, images.pixels(numbers).cpu()), folder / GRAPH_FILE)
-        save_weights(network.state_dict(), folder / WEIGHTS_FILE, inputs, images.class_names)
-        answers = images.class_names if images.masks is None else ()
-        _log_model(
-            client,
-            run_id,
-            save_model=_save_in_two_flavours,
-            validate_serving_input=False,  # MLflow would load the model and ask it, which takes seconds
-            loader_module=NETWORK_LOADER,
-            data_path=str(folder),
-            signature=_signature(answers),
-            input_example=images.images[numbers].cpu().numpy(),
-            metadata={"takes": ACCEPTED, "answers": ANSWERS if answers else "probability of each pixel, (N, 1, H, W)"},
-        )
+    (folder / "model").mkdir(parents=True)
+    torch.export.save(trace(network, images.pixels(numbers).cpu()), folder / "model" / GRAPH_FILE)
+    save_weights(network.state_dict(), folder / "model" / WEIGHTS_FILE, inputs, images.class_names)
+    np.save(folder / EXAMPLE_FILE, images.images[numbers].cpu().numpy())
+    answers = images.class_names if images.masks is None else ()
+    says = ANSWERS if answers else "probability of each pixel, (N, 1, H, W)"
+    _describe(folder, NETWORK_LOADER, answers, {"takes": ACCEPTED, "answers": says})
+
+
+def save_few_shot_model(folder: Path, saved: Path) -> None:
+    """Take over what `FewShotModel.save` wrote; MLflow's model takes support and query, and answers with probabilities."""
+    shutil.copytree(saved, folder / "model")
+    takes = f"support_x and query_x: {ACCEPTED}; support_y: a number or name of the class of each support image"
+    _describe(folder, FEW_SHOT_LOADER, (), {"takes": takes, "answers": ANSWERS})
+
+
+def _describe(folder: Path, loader: str, answers: tuple[str, ...], metadata: dict[str, str]) -> None:
+    """Write what `log_saved_model` has to know besides the model's files."""
+    description = {"loader": loader, "answers": answers, "metadata": metadata}
+    (folder / "description.json").write_text(json.dumps(description))
 
 
 def _save_in_two_flavours(path: str, mlflow_model: Model, *, validate_serving_input: bool, **options: Any) -> None:
@@ -191,46 +195,46 @@ def _save_in_two_flavours(path: str, mlflow_model: Model, *, validate_serving_in
     mlflow.pyfunc.save_model(path=path, mlflow_model=mlflow_model, **options)
 
 
-def log_few_shot_model(client: MlflowClient, run_id: str, folder: Path) -> None:
-    """Store the folder of a few-shot model: MLflow's model takes support and query and answers with probabilities."""
-    takes = f"support_x and query_x: {ACCEPTED}; support_y: a number or name of the class of each support image"
-    _log_model(
-        client,
-        run_id,
-        loader_module=FEW_SHOT_LOADER,
-        data_path=str(folder),
-        signature=_signature(()),
-        metadata={"takes": takes, "answers": ANSWERS},
-    )
-
-
 def _signature(class_names: tuple[str, ...]) -> ModelSignature:
     """Declare answers; inputs of many forms cannot be declared, and would be refused before the model can say why."""
     names = ["probability", *(f"probability_{name}" for name in class_names)]
     return ModelSignature(outputs=Schema([ColSpec(AnyType(), "class"), *(ColSpec("float", name) for name in names)]))
 
 
-def _log_model(
-    client: MlflowClient, run_id: str, save_model: Callable[..., None] | None = None, **options: Any
-) -> None:
-    """Store a model as the output `model` of a run, which need not be the one that MLflow has active."""
+def log_saved_model(client: MlflowClient, run_id: str, folder: Path) -> None:
+    """Store what `save_network` or `save_few_shot_model` wrote as the output `model` of a run, once.
+
+    The run need not be the one that MLflow has active.
+    """
     with quiet():  # the import alone warns
         import mlflow.pyfunc
 
+    description = json.loads((folder / "description.json").read_text())
     run = client.get_run(run_id)
-    model = client.create_logged_model(
+    begun = client.search_logged_models([run.info.experiment_id], filter_string=f"source_run_id = '{run_id}'")
+    if any(model.status == LoggedModelStatus.READY for model in begun):
+        return
+    model = next(iter(begun), None) or client.create_logged_model(
         run.info.experiment_id, "model", source_run_id=run_id, tags=resolve_tags({}), params=run.data.params
     )
+    options: dict[str, Any] = {}
+    if (folder / EXAMPLE_FILE).is_file():
+        # MLflow would load the model and ask it, which takes seconds.
+        options = {"input_example": np.load(folder / EXAMPLE_FILE), "validate_serving_input": False}
     # Given, because MLflow would start a process to find out.
     requirements = [f"arelu-meta=={__version__}", f"torch=={torch.__version__.partition('+')[0]}"]
     with quiet(), _global_tracking_uri(client.tracking_uri):
         Model.log(
             None,
-            SimpleNamespace(save_model=save_model) if save_model else mlflow.pyfunc,
+            SimpleNamespace(save_model=_save_in_two_flavours) if options else mlflow.pyfunc,
             name="model",
             run_id=run_id,
             model_id=model.model_id,
             pip_requirements=requirements,
+            loader_module=description["loader"],
+            data_path=str(folder / "model"),
+            signature=_signature(tuple(description["answers"])),
+            metadata=description["metadata"],
             **options,
         )
 

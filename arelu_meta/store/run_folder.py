@@ -12,9 +12,15 @@ import torch
 
 from arelu_meta.errors import InputError
 from arelu_meta.store.connection import RunSpec
+from arelu_meta.store.journal import SENT, Journal
 
 CHECKPOINT = "checkpoint.pt"
 FORMAT = 1  # of checkpoints; to be raised when what they hold changes
+
+
+def runs_folder() -> Path:
+    """Where the folders of all runs are."""
+    return Path(os.environ.get("ARELU_META_RUNS") or "runs")
 
 
 class RunFolder:
@@ -27,7 +33,7 @@ class RunFolder:
     @staticmethod
     def path_of(task: str, identity: str) -> Path:
         """Where the folder of a run is."""
-        return Path(os.environ.get("ARELU_META_RUNS") or "runs") / f"{task}-{identity[:12]}"
+        return runs_folder() / f"{task}-{identity[:12]}"
 
     def create(self) -> None:
         """Make the folder and write the spec into it."""
@@ -38,6 +44,11 @@ class RunFolder:
             raise InputError(
                 f"cannot write the run folder {self.path}: {error.strerror}; set ARELU_META_RUNS to another"
             ) from error
+
+    def finished_journals(self) -> list[Path]:
+        """Find the journals of runs of this spec that have ended with a result, and are not in the store yet."""
+        opened = [Journal.open(path.parent) for path in self.path.glob(f"journal/*/{SENT}")]
+        return [journal.path for journal in opened if journal.status == "FINISHED"]
 
     def save(self, state: dict[str, Any]) -> None:
         """Replace the checkpoint at once: a reader sees the old one or the new one, a crash leaves one of them."""

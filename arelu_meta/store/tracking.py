@@ -1,8 +1,8 @@
-"""MLflow tracking of a run: parameters, tags, metrics in batches, figures, the model; and an honest end state."""
+"""The record of a run: parameters, tags, metrics in batches, figures, the model; and an honest end state."""
 
+import json
 import platform
 import subprocess
-import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -13,60 +13,75 @@ import torch
 from mlflow import MlflowClient
 from mlflow.data.code_dataset_source import CodeDatasetSource
 from mlflow.data.meta_dataset import MetaDataset
-from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param, RunStatus, RunTag
 from mlflow.tracking.context.registry import resolve_tags
-from mlflow.utils.mlflow_tags import MLFLOW_DATASET_CONTEXT
 
 from arelu_meta import __version__
+from arelu_meta.console.progress import say
 from arelu_meta.data.imageset import ImageSet
 from arelu_meta.data.inputs import Inputs
 from arelu_meta.data.splits import Split
-from arelu_meta.errors import DivergedError
-from arelu_meta.runtime.machine import processor_name
-from arelu_meta.runtime.signals import hold_signals
+from arelu_meta.errors import DivergedError, InputError
+from arelu_meta.runtime.machine import process_name, processor_name
 from arelu_meta.store import models
-from arelu_meta.store.connection import DIVERGED, RunSpec, open_store, run_status, store_uri
+from arelu_meta.store.connection import DIVERGED, RunSpec, open_store, run_status, store_uri, without_password
+from arelu_meta.store.journal import SENT, Journal
+from arelu_meta.store.run_folder import RunFolder
+from arelu_meta.store.sending import FLUSH, Sender
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-FLUSH_METRICS = 500
+PATIENCE, KILLED_PATIENCE = 5.0, 0.5  # seconds that a run waits at its end for a store that does not answer
 
 
 class Tracker:
-    """One run in the store, whatever run MLflow itself has active.
+    """One run, recorded in its journal, from which it goes to the store; whatever run MLflow itself has active.
 
-    Metrics go in batches: one by one they would cost more than training steps.
+    Metrics are written in batches: one by one they would cost more than training steps.
+
+    Attributes:
+        experiment_id: the MLflow experiment; empty where the store was not asked
+        uri: address of the store
     """
 
-    def __init__(self, client: MlflowClient, run_id: str, experiment_id: str, uri: str) -> None:
-        self.run_id, self.experiment_id, self.uri = run_id, experiment_id, uri
-        self._client = client
-        self._pending: list[Metric] = []
+    def __init__(
+        self, journal: Journal, sender: Sender | None, *, experiment_id: str, repeated: dict[tuple[str, int], int]
+    ) -> None:
+        self.experiment_id, self.uri = experiment_id, store_uri()
+        self._journal, self._sender = journal, sender
+        self._repeated = repeated  # points after the checkpoint that the run was resumed from: when they were measured
+        self._pending: list[tuple[str, float, int, int]] = []
+
+    @property
+    def run_id(self) -> str:
+        """The run in the store; the id of the journal while the store has none."""
+        return self._journal.run_id or self._journal.id
+
+    @property
+    def position(self) -> dict[str, Any]:
+        """What a checkpoint has to know to go on with this record."""
+        return {"run_id": self._journal.run_id, "journal": self._journal.id, "journal_entries": self._journal.count}
 
     def log_metrics(self, values: Mapping[str, float], step: int = 0) -> None:
-        """Collect metric values of a step; they are sent by `flush`."""
+        """Collect metric values of a step; they are written by `flush`."""
         now = int(time.time() * 1000)
-        self._pending.extend(Metric(name, value, now, step) for name, value in values.items())
+        for name, value in values.items():
+            self._pending.append((name, float(value), self._repeated.pop((name, step), now), step))
 
-    @hold_signals()
     def flush(self) -> None:
-        """Send the metrics collected so far."""
-        for start in range(0, len(self._pending), FLUSH_METRICS):
-            self._client.log_batch(self.run_id, metrics=self._pending[start : start + FLUSH_METRICS])
-        self._pending.clear()
+        """Write the metrics collected so far."""
+        if self._pending:
+            points, self._pending = self._pending, []
+            self._write("metrics", points=points)
 
-    @hold_signals()
     def set_tags(self, values: Mapping[str, str]) -> None:
         """Set tags."""
-        self._client.log_batch(self.run_id, tags=[RunTag(name, value) for name, value in values.items()])
+        self._write("tags", values={name: str(value) for name, value in values.items()})
 
-    @hold_signals()
     def log_params(self, values: Mapping[str, Any]) -> None:
         """Log parameters, which stay as they are."""
-        self._client.log_batch(self.run_id, params=[Param(name, str(value)) for name, value in values.items()])
+        self._write("params", values={name: str(value) for name, value in values.items()})
 
-    @hold_signals()
     def log_dataset(self, images: ImageSet, context: str) -> None:
         """Log a data set as an input of the run, by name and content digest."""
         source = CodeDatasetSource(
@@ -75,61 +90,109 @@ class Tracker:
         described = MetaDataset(  # type: ignore[abstract]  # `profile` is optional in fact
             source, name=images.name, digest=images.digest[:32]
         )
-        dataset = Dataset(**{key: value for key, value in described.to_dict().items() if value is not None})
-        self._client.log_inputs(self.run_id, [DatasetInput(dataset, [InputTag(MLFLOW_DATASET_CONTEXT, context)])])
+        values = {key: value for key, value in described.to_dict().items() if value is not None}
+        self._write("dataset", dataset=values, context=context)
 
-    @hold_signals()
     def log_split(self, split: Split) -> None:
         """Store which images train, validate and test, as `split.json`."""
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "split.json"
+        with self._artifact("split.json") as path:
             split.write(path)
-            self._client.log_artifact(self.run_id, str(path))
 
     def log_figure(self, figure: "Figure", path: str) -> None:
         """Store a figure as an artifact."""
-        self._client.log_figure(self.run_id, figure, path)
+        with self._artifact(path) as file:
+            figure.savefig(file)
 
-    @hold_signals()
     def log_dict(self, content: dict[str, Any], path: str) -> None:
         """Store plain values as a JSON artifact."""
-        self._client.log_dict(self.run_id, content, path)
+        with self._artifact(path) as file:
+            file.write_text(json.dumps(content, indent=2), encoding="utf-8")
 
-    @hold_signals()
     def log_text(self, content: str, path: str) -> None:
         """Store a text artifact."""
-        self._client.log_text(self.run_id, content, path)
+        with self._artifact(path) as file:
+            file.write_text(content, encoding="utf-8")
 
-    @hold_signals()
     def log_network(self, network: torch.nn.Module, images: ImageSet, inputs: Inputs | None = None) -> None:
         """Store a network as the run's model; `images` are what it takes, two at least, `inputs` how others are fitted.
 
         Without `inputs`, images of another size are resampled.
         """
-        models.log_network(self._client, self.run_id, network, images, inputs)
+        folder = self._journal.file("network")
+        models.save_network(folder, network, images, inputs)
+        self._write("model", folder=folder.relative_to(self._journal.path).as_posix())
 
-    @hold_signals()
     def log_few_shot_model(self, folder: Path) -> None:
         """Store the folder that `FewShotModel.save` wrote as the run's model."""
-        models.log_few_shot_model(self._client, self.run_id, folder)
+        saved = self._journal.file("few_shot")
+        models.save_few_shot_model(saved, folder)
+        self._write("model", folder=saved.relative_to(self._journal.path).as_posix())
+
+    def end(self, status: str) -> bool:
+        """Write how the run ended, and wait for the store to take it; True when it has, with all of the run.
+
+        A store that does not answer is not waited for: the journal is kept, to be sent later.
+        """
+        if status == "KILLED":
+            self._pending.clear()  # a resumed run measures them again
+        complete = False
+        try:
+            self.flush()
+            self._write("end", status=status)
+        finally:
+            try:
+                if self._sender is not None:
+                    complete = self._sender.leave(KILLED_PATIENCE if status == "KILLED" else PATIENCE)
+            except KeyboardInterrupt as interruption:  # the run itself is over: nobody has to wait for its record
+                if type(interruption) is not KeyboardInterrupt:
+                    raise
+            finally:
+                if complete and status == "FINISHED":
+                    self._journal.remove()
+                self._journal.release()
+        return complete
+
+    @contextmanager
+    def _artifact(self, path: str) -> Iterator[Path]:
+        """Give a file to write; then it is an artifact of that path."""
+        folder, _, name = path.rpartition("/")
+        file = self._journal.file(name)
+        yield file
+        self._write("artifact", file=file.relative_to(self._journal.path).as_posix(), folder=folder)
+
+    def _write(self, kind: str, **content: Any) -> None:
+        try:
+            self._journal.append(kind, **content)
+        finally:
+            if self._sender is not None:
+                self._sender.wake()
 
 
 class NoTracker(Tracker):
     """Logs nothing: for all processes of a distributed run but the first."""
 
+    run_id = ""
+    position: Mapping[str, Any] = {}  # type: ignore[assignment]
+
     def __init__(self) -> None:
-        self.run_id = self.experiment_id = self.uri = ""
+        self.experiment_id = self.uri = ""
 
     def _ignore(self, *_args: Any, **_kwargs: Any) -> None:
         """Do nothing."""
 
-    log_metrics = flush = set_tags = log_params = _ignore
+    log_metrics = flush = set_tags = log_params = end = _ignore  # type: ignore[assignment]
     log_dataset = log_split = log_figure = log_dict = log_text = log_network = log_few_shot_model = _ignore
 
 
 @contextmanager
 def track(
-    spec: RunSpec, *, experiment: str, name: str, tags: Mapping[str, str], resumed_run: str | None = None
+    spec: RunSpec,
+    *,
+    experiment: str,
+    name: str,
+    tags: Mapping[str, str],
+    resumed: Mapping[str, Any] | None = None,
+    offline: bool = False,
 ) -> Iterator[Tracker]:
     """Open the run of a spec with its settings as parameters, and `spec.json`; see `open_run`."""
     common = {
@@ -148,7 +211,9 @@ def track(
         tags={**common, **tags},
         params=settings,
         artifacts={"spec.json": spec.model_dump(mode="json")},
-        resumed_run=resumed_run,
+        folder=RunFolder.path_of(spec.task, spec.identity),
+        resumed=resumed,
+        offline=offline,
     ) as tracker:
         yield tracker
 
@@ -161,46 +226,83 @@ def open_run(
     tags: Mapping[str, str],
     params: Mapping[str, Any] | None = None,
     artifacts: Mapping[str, dict[str, Any]] | None = None,
-    resumed_run: str | None = None,
+    folder: Path | None = None,
+    resumed: Mapping[str, Any] | None = None,
+    offline: bool = False,
 ) -> Iterator[Tracker]:
-    """Open a run, or a resumed one again, and close it as FINISHED, FAILED (an error) or KILLED (an interruption)."""
-    client, experiment_id = open_store(experiment)
-    tracker: Tracker | None = None
-    status = RunStatus.FAILED
+    """Open a run, or a resumed one again, and close it as FINISHED, FAILED (an error) or KILLED (an interruption).
+
+    Args:
+        experiment: the MLflow experiment
+        name: the name of the run
+        tags: its tags
+        params: its parameters
+        artifacts: plain values to store as JSON, by path
+        folder: the run folder, which takes the journal; without one, a folder named after the experiment
+        resumed: `Tracker.position` as the checkpoint has it, to go on with that run
+        offline: write the journal alone
+
+    Raises:
+        StoreError: the store does not answer, or refuses the run.
+    """
+    folder = folder or RunFolder.path_of(experiment, "journal")
+    client, experiment_id = (None, "") if offline else open_store(experiment)
+    start = {"experiment": experiment, "name": name, "tags": resolve_tags(dict(tags))}
+    journal, repeated = _open_journal(folder, client, resumed, start)
+    sender = None if client is None else Sender(journal, client, experiment_id)
+    tracker = Tracker(journal, sender, experiment_id=experiment_id, repeated=repeated)
+    status, begun = "FAILED", False
     try:
-        with hold_signals():
-            run_id = resumed_run if resumed_run and run_status(client, resumed_run) else None
-            if run_id is None:
-                run_id = client.create_run(experiment_id, tags=resolve_tags(dict(tags)), run_name=name).info.run_id
-                tracker = Tracker(client, run_id, experiment_id, store_uri())
-            else:
-                tracker = Tracker(client, run_id, experiment_id, store_uri())
-                client.update_run(run_id, RunStatus.to_string(RunStatus.RUNNING), name)
-                tracker.set_tags(tags)
-                if DIVERGED in client.get_run(run_id).data.tags:  # it may end otherwise now
-                    client.delete_tag(run_id, DIVERGED)
-            if params:
-                tracker.log_params(params)
-            for path, content in (artifacts or {}).items():
-                tracker.log_dict(content, path)
+        if sender is not None:
+            sender.start()
+            sender.begin()
+        begun = True
+        if params:
+            tracker.log_params(params)
+        for path, content in (artifacts or {}).items():
+            tracker.log_dict(content, path)
         yield tracker
-        status = RunStatus.FINISHED
+        status = "FINISHED"
     except DivergedError as error:
-        if tracker is not None:
-            tracker.set_tags({DIVERGED: str(error)})
+        tracker.set_tags({DIVERGED: str(error)})
         raise
     except KeyboardInterrupt:
-        status = RunStatus.KILLED
-        if tracker is not None:
-            tracker._pending.clear()  # a resumed run will log them again
+        status = "KILLED"
         raise
     finally:
-        if tracker is not None:
-            with hold_signals():
-                try:
-                    tracker.flush()
-                finally:
-                    client.set_terminated(tracker.run_id, RunStatus.to_string(status))
+        if begun or status == "KILLED":
+            if not tracker.end(status):
+                say(f"run {tracker.run_id} is not yet in the MLflow store; {FLUSH} sends it from {journal.path}")
+        elif sender is not None:  # the store refused it
+            sender.stop()
+            if resumed:
+                journal.release()
+            else:
+                journal.remove()
+
+
+def _open_journal(
+    folder: Path, client: MlflowClient | None, resumed: Mapping[str, Any] | None, start: dict[str, Any]
+) -> tuple[Journal, dict[tuple[str, int], int]]:
+    """Begin a journal, or go on with that of a resumed run; and the points in it that the run will measure again."""
+    store = without_password(store_uri())
+    if not resumed:
+        return Journal.create(folder, store, **start), {}
+    run_id, path = str(resumed["run_id"]), folder / "journal" / str(resumed.get("journal", ""))
+    there = client is None or run_status(client, run_id) is not None
+    if not (path / SENT).exists():
+        if not there:
+            raise InputError(f"run {run_id} is not in the store {store}, nor its journal in {folder}; drop `resume`")
+        return Journal.create(folder, store, run_id=run_id, **start), {}
+    journal = Journal.open(path)
+    if not journal.hold():
+        raise InputError(f"{folder} is in use by another process ({journal.process}); wait until that has ended")
+    if not there:
+        journal.send_again()
+    journal.store = store
+    repeated = journal.points_after(int(resumed["journal_entries"]))
+    journal.append("resume", **start, process=process_name())
+    return journal, repeated
 
 
 def _git_commit() -> str:

@@ -1,0 +1,289 @@
+"""Bring journals to the MLflow store: by a thread beside a training, or later, when the store answers again."""
+
+import os
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from mlflow import MlflowClient
+from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param, RunStatus, RunTag
+from mlflow.exceptions import MlflowException
+from mlflow.utils.mlflow_tags import MLFLOW_DATASET_CONTEXT
+
+from arelu_meta.console.progress import say
+from arelu_meta.errors import InputError, StoreError, first_line
+from arelu_meta.runtime.machine import has_ended
+from arelu_meta.store import models
+from arelu_meta.store.connection import (
+    DIVERGED,
+    STORE_ERRORS,
+    check_reachable,
+    open_store,
+    quiet,
+    quiet_loggers,
+    run_status,
+    store_uri,
+    without_password,
+)
+from arelu_meta.store.journal import Entry, Journal, waiting_journals
+from arelu_meta.store.run_folder import runs_folder
+
+JOURNAL, PROCESS = "journal", "process"  # tags of a run: its journal, and the process that runs it
+GONE = "its process was gone"
+BATCH = 500  # metrics in a request
+LONGEST_PAUSE = 60.0  # seconds between two attempts
+TELL_AFTER = 10.0  # seconds of waiting for the store at the end
+FLUSH = "python -m arelu_meta.store flush"
+
+
+def send_entry(client: MlflowClient, experiment_id: str, journal: Journal, *, again: bool) -> None:
+    """Send the next entry of a journal; `again`: it may have been sent before."""
+    entry = journal.next
+    if entry is None:
+        return
+    if entry["kind"] == "start":
+        journal.run_id = _make_run(client, experiment_id, journal, entry, again=again)
+    else:
+        _SENDERS[entry["kind"]](client, journal, entry)
+    journal.next_was_sent()
+
+
+def _make_run(client: MlflowClient, experiment_id: str, journal: Journal, entry: Entry, *, again: bool) -> str:
+    if again:
+        made = client.search_runs([experiment_id], f"tags.`{JOURNAL}` = '{journal.id}'", max_results=1)
+        if made:
+            return str(made[0].info.run_id)
+    tags = {**entry["tags"], JOURNAL: journal.id, PROCESS: entry["process"]}
+    run = client.create_run(experiment_id, start_time=entry["time"], tags=tags, run_name=entry["name"])
+    return str(run.info.run_id)
+
+
+def _send_resume(client: MlflowClient, journal: Journal, entry: Entry) -> None:
+    client.update_run(journal.run_id, RunStatus.to_string(RunStatus.RUNNING), entry["name"])
+    tags = {**entry["tags"], JOURNAL: journal.id, PROCESS: entry["process"]}
+    client.log_batch(journal.run_id, tags=[RunTag(name, value) for name, value in tags.items()])
+    if DIVERGED in client.get_run(journal.run_id).data.tags:  # it may end otherwise now
+        client.delete_tag(journal.run_id, DIVERGED)
+
+
+def _send_params(client: MlflowClient, journal: Journal, entry: Entry) -> None:
+    client.log_batch(journal.run_id, params=[Param(name, value) for name, value in entry["values"].items()])
+
+
+def _send_tags(client: MlflowClient, journal: Journal, entry: Entry) -> None:
+    client.log_batch(journal.run_id, tags=[RunTag(name, value) for name, value in entry["values"].items()])
+
+
+def _send_metrics(client: MlflowClient, journal: Journal, entry: Entry) -> None:
+    """Send points with the times they were measured at: MLflow keeps equal points once."""
+    points = [Metric(*point) for point in entry["points"]]
+    for start in range(0, len(points), BATCH):
+        client.log_batch(journal.run_id, metrics=points[start : start + BATCH])
+
+
+def _send_dataset(client: MlflowClient, journal: Journal, entry: Entry) -> None:
+    tag = InputTag(MLFLOW_DATASET_CONTEXT, entry["context"])
+    client.log_inputs(journal.run_id, [DatasetInput(Dataset(**entry["dataset"]), [tag])])
+
+
+def _send_artifact(client: MlflowClient, journal: Journal, entry: Entry) -> None:
+    client.log_artifact(journal.run_id, str(journal.path / entry["file"]), entry["folder"] or None)
+
+
+def _send_model(client: MlflowClient, journal: Journal, entry: Entry) -> None:
+    models.log_saved_model(client, journal.run_id, journal.path / entry["folder"])
+
+
+def _send_end(client: MlflowClient, journal: Journal, entry: Entry) -> None:
+    with no_address_printed():
+        client.set_terminated(journal.run_id, entry["status"], entry["time"])
+
+
+_SENDERS = {
+    "resume": _send_resume,
+    "params": _send_params,
+    "tags": _send_tags,
+    "metrics": _send_metrics,
+    "dataset": _send_dataset,
+    "artifact": _send_artifact,
+    "model": _send_model,
+    "end": _send_end,
+}
+
+
+@contextmanager
+def no_address_printed() -> Iterator[None]:
+    """Keep MLflow from printing where a run is to be seen, with the password of the address."""
+    name = "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT"
+    before = os.environ.get(name)
+    os.environ[name] = "true"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = before
+
+
+class Sender(threading.Thread):
+    """Sends the entries of a journal as they are written, beside the thread that trains.
+
+    Where the store does not answer it says so once, and tries again after pauses that grow to a minute.
+    """
+
+    def __init__(self, journal: Journal, client: MlflowClient, experiment_id: str) -> None:
+        super().__init__(name="sends the journal", daemon=True)
+        self.trouble = ""  # what the last attempt failed of
+        self._journal, self._client, self._experiment_id = journal, client, experiment_id
+        self._again = journal.count > 1
+        self._news, self._leaving, self._stopped = (threading.Event() for _ in range(3))
+
+    def run(self) -> None:
+        """Send until nothing is left and nothing more will come."""
+        pause = 1.0
+        with quiet_loggers():
+            while not self._stopped.is_set() and not (self._leaving.is_set() and self._journal.next is None):
+                self._news.clear()
+                if self._journal.next is None:
+                    self._news.wait()
+                    continue
+                try:
+                    check_reachable(self._client.tracking_uri, seconds=0.0)
+                    send_entry(self._client, self._experiment_id, self._journal, again=self._again)
+                except STORE_ERRORS as error:
+                    self._failed(error)
+                    self._news.wait(pause)
+                    pause = min(2 * pause, LONGEST_PAUSE)
+                else:
+                    pause, self.trouble = 1.0, ""
+
+    def wake(self) -> None:
+        """Say that there is something new to send."""
+        self._news.set()
+
+    def begin(self) -> None:
+        """Wait until the run is in the store.
+
+        Raises:
+            StoreError: the store does not take it.
+        """
+        while self._journal.sent == 0 or not self._journal.run_id:
+            self.join(0.01)
+            if self.trouble or not self.is_alive():
+                raise StoreError(
+                    f"the MLflow store {without_password(f'{self._client.tracking_uri} does not take the run')}: "
+                    f"{self.trouble}; set MLFLOW_TRACKING_URI to one that does"
+                )
+
+    def leave(self, patience: float) -> bool:
+        """Wait until all is sent; a store that does not answer is waited for no longer than `patience` seconds.
+
+        Returns:
+            Whether all was sent.
+        """
+        self._leaving.set()
+        start, told = time.monotonic(), False
+        try:
+            while self.is_alive():
+                self._news.set()
+                self.join(0.02)
+                waited = time.monotonic() - start
+                if self.trouble and waited > patience:
+                    break
+                if waited > TELL_AFTER and not told:
+                    told = True
+                    say(f"the MLflow store has not taken all of the run yet; Ctrl-C leaves the rest to {FLUSH}")
+        finally:
+            self.stop()
+        return self._journal.next is None
+
+    def stop(self) -> None:
+        """End as soon as the attempt under way has ended."""
+        self._stopped.set()
+        self._news.set()
+
+    def _failed(self, error: Exception) -> None:
+        self._again = True
+        reason = without_password(first_line(error))
+        if not self.trouble and self._journal.sent:
+            store = without_password(self._client.tracking_uri)
+            say(
+                f"the MLflow store {store} does not answer ({reason}); the run goes on, recorded in {self._journal.path}"
+            )
+        self.trouble = reason
+
+
+def settle_runs(experiment: str) -> None:
+    """Bring to the store what earlier runs of this folder left, and end the runs of an experiment whose process is gone.
+
+    Raises:
+        StoreError: the store cannot be used.
+    """
+    client, experiment_id = open_store(experiment)
+    sent, left = flush(runs_folder())
+    if sent:
+        say(f"{sent} earlier {'run was' if sent == 1 else 'runs were'} brought to the MLflow store")
+    for line in left:
+        say(f"not brought to the MLflow store: {line}")
+    close_stale(client, experiment_id)
+
+
+def close_stale(client: MlflowClient, experiment_id: str) -> list[str]:
+    """End the runs of an experiment as FAILED whose process, on this machine, is gone; gives their ids."""
+    closed = []
+    for run in client.search_runs([experiment_id], "attributes.status = 'RUNNING'"):
+        if has_ended(run.data.tags.get(PROCESS, "")):
+            client.set_tag(run.info.run_id, "ended_by", GONE)
+            with no_address_printed():
+                client.set_terminated(run.info.run_id, "FAILED")
+            closed.append(str(run.info.run_id))
+    return closed
+
+
+def flush(runs: Path) -> tuple[int, list[str]]:
+    """Send what is waiting in the journals below a folder of runs.
+
+    A run whose process is gone without having ended it is ended as FAILED.
+
+    Args:
+        runs: the folder of run folders
+
+    Returns:
+        How many journals were sent, and a line for each that could not be.
+    """
+    sent, left = 0, []
+    for path in waiting_journals(runs):
+        try:
+            journal = Journal.open(path)
+            if not journal.hold():
+                continue
+            try:
+                _flush_one(journal)
+            finally:
+                journal.release()
+        except (*STORE_ERRORS, InputError) as error:
+            left.append(f"{path}: {without_password(first_line(error))}")
+        else:
+            sent += 1
+    return sent, left
+
+
+def _flush_one(journal: Journal) -> None:
+    uri = store_uri()
+    if journal.store != without_password(uri):
+        raise InputError(f"it is for the store {journal.store}; set MLFLOW_TRACKING_URI to that")
+    check_reachable(uri, seconds=0.0)
+    client, experiment_id = open_store(journal.experiment)
+    if journal.run_id and run_status(client, journal.run_id) is None:
+        raise InputError(f"run {journal.run_id} is not in the store {journal.store}; resume it, or delete the journal")
+    if not journal.status:
+        journal.append("tags", values={"ended_by": GONE})
+        journal.append("end", status="FAILED", time=journal.last_written)
+    with quiet():
+        while journal.next is not None:
+            send_entry(client, experiment_id, journal, again=True)
+    if journal.status == "FINISHED":
+        journal.remove()
