@@ -55,7 +55,7 @@ def _lines(description: str, total: int) -> Iterator[Advance]:
 
 
 def say(line: str) -> None:
-    """Write a line to standard error; one that nobody can read any more, in a closed pipe or on a full disk, is lost."""
+    """Write a line to standard error; where that is a closed pipe, or a full disk, it is lost."""
     with suppress(OSError, ValueError):
         sys.stderr.write(line + "\n")
         sys.stderr.flush()

@@ -79,7 +79,7 @@ def without_password(text: str) -> str:
 
 
 def check_reachable(address: str, seconds: float = RETRY_SECONDS) -> None:
-    """Raise ConnectionError where no server answers at an http address within a time; behind a proxy none can be checked."""
+    """Raise ConnectionError where no server answers at an http address; one behind a proxy cannot be checked."""
     parts = urlsplit(address)
     if parts.scheme not in _PORTS or parts.hostname is None or parts.scheme in getproxies():
         return

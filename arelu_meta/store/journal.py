@@ -1,9 +1,9 @@
 """What a run records, written to its own folder before it goes to the MLflow store.
 
-A journal is a folder `RUN_FOLDER/journal/ID/`: `entries.jsonl`, to which lines are only added, `files/` with what entries
+A journal is a folder `RUN_FOLDER/journal/ID/`: `entries.jsonl`, to which lines are only added, `files/` with what they
 name, and `sent.json`: how many entries the store has taken, and under which run. A run writes to its journal alone;
-`sending.py` brings it to the store, at once or when the store answers again. Every entry may be sent twice without being
-there twice, so that a crash between sending it and noting that it was sent does no harm.
+`sending.py` brings it to the store, at once or when the store answers again. Every entry may be sent twice without
+being there twice, so that a crash between sending it and noting that it was sent does no harm.
 """
 
 import json

@@ -162,7 +162,7 @@ def save_weights(state: Mapping[str, Tensor], path: Path, inputs: Inputs, class_
 
 
 def save_network(folder: Path, network: nn.Module, images: ImageSet, inputs: Inputs | None = None) -> None:
-    """Write a network as `log_saved_model` takes it; `images` are two at least of those that it takes, fitted already."""
+    """Write a network as `log_saved_model` takes it; `images` are two at least of what it takes, fitted already."""
     inputs = inputs or inputs_of(images)
     network = copy.deepcopy(network).cpu().eval()
     numbers = torch.arange(2, device=images.device)
@@ -176,7 +176,7 @@ def save_network(folder: Path, network: nn.Module, images: ImageSet, inputs: Inp
 
 
 def save_few_shot_model(folder: Path, saved: Path) -> None:
-    """Take over what `FewShotModel.save` wrote; MLflow's model takes support and query, and answers with probabilities."""
+    """Take over what `FewShotModel.save` wrote; MLflow's model takes support and query, and gives probabilities."""
     shutil.copytree(saved, folder / "model")
     takes = f"support_x and query_x: {ACCEPTED}; support_y: a number or name of the class of each support image"
     _describe(folder, FEW_SHOT_LOADER, (), {"takes": takes, "answers": ANSWERS})

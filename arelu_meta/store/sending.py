@@ -9,7 +9,6 @@ from pathlib import Path
 
 from mlflow import MlflowClient
 from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param, RunStatus, RunTag
-from mlflow.exceptions import MlflowException
 from mlflow.utils.mlflow_tags import MLFLOW_DATASET_CONTEXT
 
 from arelu_meta.console.progress import say
@@ -191,7 +190,7 @@ class Sender(threading.Thread):
                 self._news.set()
                 self.join(0.02)
                 waited = time.monotonic() - start
-                if self.trouble and waited > patience:
+                if waited > patience and (self.trouble or not self._answers()):  # MLflow itself tries for minutes
                     break
                 if waited > TELL_AFTER and not told:
                     told = True
@@ -205,19 +204,24 @@ class Sender(threading.Thread):
         self._stopped.set()
         self._news.set()
 
+    def _answers(self) -> bool:
+        try:
+            check_reachable(self._client.tracking_uri, seconds=0.0)
+        except ConnectionError:
+            return False
+        return True
+
     def _failed(self, error: Exception) -> None:
         self._again = True
-        reason = without_password(first_line(error))
+        reason = without_password(first_line(error))[:200] if self._answers() else "no server is there"
         if not self.trouble and self._journal.sent:
             store = without_password(self._client.tracking_uri)
-            say(
-                f"the MLflow store {store} does not answer ({reason}); the run goes on, recorded in {self._journal.path}"
-            )
+            say(f"the MLflow store {store} does not take the run ({reason}); it goes on, kept in {self._journal.path}")
         self.trouble = reason
 
 
 def settle_runs(experiment: str) -> None:
-    """Bring to the store what earlier runs of this folder left, and end the runs of an experiment whose process is gone.
+    """Bring to the store what earlier runs of this folder left; end runs of an experiment whose process is gone.
 
     Raises:
         StoreError: the store cannot be used.
