@@ -1,8 +1,9 @@
 """What every kind of run has around it: data, device, processes, a folder with the last checkpoint, an MLflow run."""
 
+import hashlib
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -34,6 +35,7 @@ class Session:
     checkpoint: dict[str, Any] | None
     bar: progress.Bar
     _folder: RunFolder
+    _data: str = ""
     _start: float = field(default_factory=time.monotonic)
 
     @property
@@ -50,7 +52,8 @@ class Session:
         """
         if processes.rank() == 0:
             self.tracker.flush()
-            self._folder.save({**state, "seconds": self.seconds, "run_id": self.tracker.run_id})
+            own = {"seconds": self.seconds, "run_id": self.tracker.run_id, "data": self._data}
+            self._folder.save({**state, **own})
 
 
 @contextmanager
@@ -77,16 +80,53 @@ def open_session(
         open_store(execution.experiment)  # first: where it cannot be used, no folder is to be left either
     folder = RunFolder(spec)
     folder.create()
-    checkpoint = folder.load() if execution.resume else None
-    # A finished run starts anew: resumed, it would be tested and recorded a second time.
+    digest = _data_digest(datasets, split)
+    with folder.locked() if processes.rank() == 0 else nullcontext():
+        checkpoint = _checkpoint(folder, digest) if execution.resume else None
+        if processes.rank() > 0:
+            yield Session(NoTracker(), checkpoint, progress.silent, folder)
+            return
+        tags = _run_tags(spec, execution, tags, datasets, split)
+        resumed = checkpoint["run_id"] if checkpoint else None
+        with track(spec, experiment=execution.experiment, name=name, tags=tags, resumed_run=resumed) as tracker:
+            for context, images in datasets.items():
+                tracker.log_dataset(images, context=context)
+            tracker.log_split(split)
+            yield Session(tracker, checkpoint, bar, folder, digest)
+
+
+def _data_digest(datasets: Mapping[str, ImageSet], split: Split) -> str:
+    """Digest of all images of a run and of how they are divided."""
+    content = [f"{context}:{images.digest}" for context, images in sorted(datasets.items())]
+    return hashlib.sha256("\n".join([*content, split.digest]).encode()).hexdigest()
+
+
+def _checkpoint(folder: RunFolder, digest: str) -> dict[str, Any] | None:
+    """Read the checkpoint to go on from; None where there is none, or its run has finished.
+
+    A finished run starts anew: resumed, it would be tested and recorded a second time.
+
+    Raises:
+        InputError: it was trained on other images.
+    """
+    checkpoint = folder.load()
     finished = processes.rank() == 0 and checkpoint is not None and has_finished(checkpoint["run_id"])
-    if processes.broadcast(float(finished)):
-        checkpoint = None
-    if processes.rank() > 0:
-        yield Session(NoTracker(), checkpoint, progress.silent, folder)
-        return
+    if processes.broadcast(float(finished)) or checkpoint is None:
+        return None
+    if checkpoint.get("data", digest) != digest:
+        raise InputError(
+            f"the images are not those that the checkpoint in {folder.path} was trained on; "
+            "put them back, or start anew without `resume`"
+        )
+    return checkpoint
+
+
+def _run_tags(
+    spec: Spec, execution: Execution, tags: Mapping[str, str], datasets: Mapping[str, ImageSet], split: Split
+) -> dict[str, str]:
+    """All tags of a run: what it is, what it was given, and how it is carried out."""
     settings = spec.flat()
-    tags = {
+    return {
         **tags,
         "kernels": str(kernels.GENERATION),
         "split_digest": split.digest,
@@ -103,12 +143,6 @@ def open_session(
         ),
         **execution.tags,
     }
-    resumed = checkpoint["run_id"] if checkpoint else None
-    with track(spec, experiment=execution.experiment, name=name, tags=tags, resumed_run=resumed) as tracker:
-        for context, images in datasets.items():
-            tracker.log_dataset(images, context=context)
-        tracker.log_split(split)
-        yield Session(tracker, checkpoint, bar, folder)
 
 
 def load_split(
