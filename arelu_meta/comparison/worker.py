@@ -109,15 +109,13 @@ def run_cell(job: Job, bar: progress.Bar = progress.silent) -> CellOutcome:
     The lock of its folder keeps out other workers with the same folder: of another shard, or of a runner that was
     killed a moment ago. Workers with other folders may run the same cell; then the run that finished first counts.
     """
-    from filelock import FileLock
-
     from arelu_meta.store.run_folder import RunFolder
 
     start = time.monotonic()
     try:
         folder = RunFolder(job.cell.spec)
         folder.create()
-        with FileLock(folder.path / "lock"):
+        with folder.locked(wait=True):
             return _run_locked(job, folder, bar, start)
     except Exception as error:
         reason = arguments_as_flags(first_line(error))  # settings of a cell are keys of a file, no flags

@@ -20,7 +20,7 @@ from arelu_meta.kinds.session import load_split
 from arelu_meta.pictures.grad_cam import feature_maps_figure, find_layer, grad_cam, grad_cam_figure
 from arelu_meta.store.connection import attach_figure, get_run, read_artifact
 from arelu_meta.store.models import StoredModel, open_model
-from arelu_meta.store.run_folder import CHECKPOINT, RunFolder
+from arelu_meta.store.run_folder import RunFolder
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ def _open_run(source: str, root: str | None) -> _Trained:
         stored = open_model(source)
     except InputError as error:
         folder, run_id = Path(source), ""
-        if not (folder / CHECKPOINT).is_file():
+        if RunFolder.read_last(folder) is None:
             if ":/" in source or folder.is_dir():
                 raise
             run, run_id = get_run(source), source
@@ -132,7 +132,8 @@ def _test_images(stored: StoredModel, root: str | None) -> ImageSet:
 
 def _from_checkpoint(folder: Path, run_id: str, root: str | None, reason: InputError) -> _Trained:
     """Build the network of a classification run again, with the weights of its selected epoch."""
-    if not (folder / "spec.json").is_file() or not (folder / CHECKPOINT).is_file():
+    checkpoint = RunFolder.read_last(folder)
+    if not (folder / "spec.json").is_file() or checkpoint is None:
         raise reason
     values = json.loads((folder / "spec.json").read_text())
     if values.get("kind") != "classify":
@@ -140,7 +141,6 @@ def _from_checkpoint(folder: Path, run_id: str, root: str | None, reason: InputE
             f"{folder} is of a {values.get('kind')} run without a stored network; only classify runs "
             "can be rebuilt from their checkpoint"
         ) from reason
-    checkpoint = RunFolder.read_checkpoint(folder / CHECKPOINT)
     if run_id and checkpoint["run_id"] != run_id:
         raise InputError(
             f"run {run_id} stored no network, and {folder} holds a later run of the same settings, "

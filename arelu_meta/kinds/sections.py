@@ -15,6 +15,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from arelu_meta import activations, backbones, data
 from arelu_meta.console.flags import CheckedModel
+from arelu_meta.reading import plain_name
 from arelu_meta.registry import is_target, unknown_part
 
 Protocol = Literal["sound", "paper"]
@@ -125,7 +126,7 @@ class Spec(Section):
     left_out_at_default: ClassVar[frozenset[str]] = frozenset()
     """settings of a kind, as section.key, that came later: at their default they are no part of the identity"""
 
-    task: str
+    task: Annotated[str, AfterValidator(partial(plain_name, "task"))]
     kind: str
     version: Count = 1
     summary: str = ""

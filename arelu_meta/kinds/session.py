@@ -1,8 +1,9 @@
 """What every kind of run has around it: data, device, processes, a folder with the last checkpoint, an MLflow run."""
 
+import hashlib
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -36,6 +37,7 @@ class Session:
     checkpoint: dict[str, Any] | None
     bar: progress.Bar
     _folder: RunFolder
+    _data: str = ""
     _start: float = field(default_factory=time.monotonic)
 
     @property
@@ -52,7 +54,8 @@ class Session:
         """
         if processes.rank() == 0:
             self.tracker.flush()
-            self._folder.save({**state, "seconds": self.seconds, **self.tracker.position})
+            own = {"seconds": self.seconds, "data": self._data, **self.tracker.position}
+            self._folder.save({**state, **own})
 
 
 @contextmanager
@@ -79,16 +82,59 @@ def open_session(
         settle_runs(execution.experiment)  # first: where the store cannot be used, no folder is to be left either
     folder = RunFolder(spec)
     folder.create()
-    checkpoint = folder.load() if execution.resume else None
-    # A finished run starts anew: resumed, it would be tested and recorded a second time.
+    digest = _data_digest(datasets, split)
+    with folder.locked() if processes.rank() == 0 else nullcontext():
+        checkpoint = _checkpoint(folder, execution, digest) if execution.resume else None
+        if processes.rank() > 0:
+            yield Session(NoTracker(), checkpoint, progress.silent, folder)
+            return
+        tags = _run_tags(spec, execution, tags, datasets, split)
+        with track(
+            spec,
+            experiment=execution.experiment,
+            name=name,
+            tags=tags,
+            resumed=checkpoint,
+            offline=execution.offline,
+        ) as tracker:
+            for context, images in datasets.items():
+                tracker.log_dataset(images, context=context)
+            tracker.log_split(split)
+            yield Session(tracker, checkpoint, bar, folder, digest)
+
+
+def _data_digest(datasets: Mapping[str, ImageSet], split: Split) -> str:
+    """Digest of all images of a run and of how they are divided."""
+    content = [f"{context}:{images.digest}" for context, images in sorted(datasets.items())]
+    return hashlib.sha256("\n".join([*content, split.digest]).encode()).hexdigest()
+
+
+def _checkpoint(folder: RunFolder, execution: Execution, digest: str) -> dict[str, Any] | None:
+    """Read the checkpoint to go on from; None where there is none, or its run has finished.
+
+    A finished run starts anew: resumed, it would be tested and recorded a second time.
+
+    Raises:
+        InputError: it was trained on other images.
+    """
+    checkpoint = folder.load()
     finished = processes.rank() == 0 and checkpoint is not None and _has_finished(checkpoint, folder, execution)
-    if processes.broadcast(float(finished)):
-        checkpoint = None
-    if processes.rank() > 0:
-        yield Session(NoTracker(), checkpoint, progress.silent, folder)
-        return
+    if processes.broadcast(float(finished)) or checkpoint is None:
+        return None
+    if checkpoint.get("data", digest) != digest:
+        raise InputError(
+            f"the images are not those that the checkpoint in {folder.path} was trained on; "
+            "put them back, or start anew without `resume`"
+        )
+    return checkpoint
+
+
+def _run_tags(
+    spec: Spec, execution: Execution, tags: Mapping[str, str], datasets: Mapping[str, ImageSet], split: Split
+) -> dict[str, str]:
+    """All tags of a run: what it is, what it was given, and how it is carried out."""
     settings = spec.flat()
-    tags = {
+    return {
         **tags,
         "kernels": str(kernels.GENERATION),
         "split_digest": split.digest,
@@ -105,18 +151,6 @@ def open_session(
         ),
         **execution.tags,
     }
-    with track(
-        spec,
-        experiment=execution.experiment,
-        name=name,
-        tags=tags,
-        resumed=checkpoint,
-        offline=execution.offline,
-    ) as tracker:
-        for context, images in datasets.items():
-            tracker.log_dataset(images, context=context)
-        tracker.log_split(split)
-        yield Session(tracker, checkpoint, bar, folder)
 
 
 def _has_finished(checkpoint: Mapping[str, Any], folder: RunFolder, execution: Execution) -> bool:

@@ -40,7 +40,7 @@ from arelu_meta.data.raw_images import ACCEPTED
 from arelu_meta.errors import InputError, first_line
 from arelu_meta.store.connection import quiet, read_artifact, store_uri
 from arelu_meta.store.graphs import GRAPH_FILE, read_graph, trace
-from arelu_meta.store.run_folder import CHECKPOINT, RunFolder
+from arelu_meta.store.run_folder import RunFolder
 
 WEIGHTS_FILE = "weights.safetensors"
 EXAMPLE_FILE = "example.npy"
@@ -124,8 +124,8 @@ def open_model(source: str | Path) -> StoredModel:
 
     """
     folder, name = Path(source), str(source)
-    if (folder / CHECKPOINT).is_file():
-        name = str(RunFolder.read_checkpoint(folder / CHECKPOINT)["run_id"])
+    if folder.is_dir() and (checkpoint := RunFolder.read_last(folder)) is not None:
+        name = str(checkpoint["run_id"])
     if ":/" in name or re.fullmatch("[0-9a-f]{32}", name):
         name = name if ":/" in name else f"runs:/{name}/model"
         folder = download_model(name)

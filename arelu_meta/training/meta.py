@@ -14,6 +14,7 @@ from arelu_meta.errors import DivergedError
 from arelu_meta.learners.learner import Learner, StepOutcome
 from arelu_meta.runtime import processes
 
+PROBED = 4  # episodes that tell whether a network still answers
 REMEDY = "lower `inner_lr` or `outer_lr`, or set `clip_norm` or `episode_clip`"
 
 
@@ -145,10 +146,22 @@ def validate(learner: Learner, sampler: EpisodeSampler, numbers: Tensor, *, batc
     return _over_batches(learner.final_accuracy, learner, sampler, numbers, batch).mean().item()
 
 
+@torch.no_grad()
+def _check_answers(learner: Learner, sampler: EpisodeSampler, numbers: Tensor) -> None:
+    """Refuse a network that the last outer step broke: its answers would be counted as guesses.
+
+    A few episodes tell, the same in every process; single ones may diverge as they are adapted to.
+    """
+    answers = learner.query_logits(sampler.episodes(numbers[:PROBED])).flatten(1)
+    if not answers.isfinite().all(1).any():
+        raise DivergedError(f"the answers to {len(answers)} of {len(answers)} episodes are not finite; {REMEDY}")
+
+
 def _over_batches(
     measure: Callable[[Episode], Tensor], learner: Learner, sampler: EpisodeSampler, numbers: Tensor, batch: int
 ) -> Tensor:
     learner.network.eval()
+    _check_answers(learner, sampler, numbers)
     if len(numbers) < processes.world_size():  # too few to share out: every process measures all
         return measure(sampler.episodes(numbers)).cpu()
     mine = numbers[processes.rank() :: processes.world_size()]

@@ -288,7 +288,10 @@ def autocast(device: torch.device, precision: Precision) -> torch.autocast:
 
 @torch.inference_mode()
 def predict(network: nn.Module, images: ImageSet, *, batch: int = 1024) -> Tensor:
-    """Output of the network for all images in order, on the CPU, in large batches."""
+    """Output of the network for all images in order, on the CPU, in large batches; DivergedError if not finite."""
     network.eval()
     numbers = torch.arange(len(images), device=images.device)
-    return torch.cat([network(images.pixels(part)).float().cpu() for part in numbers.split(batch)])
+    output = torch.cat([network(images.pixels(part)).float().cpu() for part in numbers.split(batch)])
+    if not output.isfinite().all():  # the last step of the training broke the network
+        raise DivergedError("outputs of the network are not finite after training; lower `lr`, or set `clip_norm`")
+    return output

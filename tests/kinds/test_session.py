@@ -1,18 +1,29 @@
 """What cannot be measured is refused when the images are read, not after the training."""
 
+import os
+import signal
 from collections.abc import Callable
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
+import arelu_meta
 from arelu_meta import classify, maml
 from arelu_meta.data.imageset import ImageSet
-from arelu_meta.errors import InputError
+from arelu_meta.errors import InputError, RunError
+from arelu_meta.kinds.classify.spec import ClassifySpec
+from arelu_meta.kinds.execution import Execution
 from arelu_meta.kinds.few_shot.spec import EpisodeInputSection
 from arelu_meta.kinds.sections import DataSection, InputSection
 from arelu_meta.kinds.session import inputs_of_run, load_split
+from arelu_meta.store.run_folder import RunFolder
+from tests.supervised_runs import no_model
+from tests.tiny_runs import MLFLOW_WARNINGS
+
+__all__ = ["no_model"]  # a fixture
 
 
 def npz(path: Path, labels: list[int]) -> str:
@@ -102,3 +113,54 @@ def test_pixels_as_networks_see_them(tmp_path: Path, normalise: str | bool):
     expected |= {True: expected["standardise"], False: expected["unit"]}
     found = split.test.pixels(torch.arange(len(test))).numpy()
     np.testing.assert_allclose(found, expected[normalise], rtol=1e-4, atol=1e-5)
+
+
+def resumable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ClassifySpec:
+    """A classify run on images of one's own that was stopped after its first epoch."""
+    monkeypatch.setenv("ARELU_META_RUNS", str(tmp_path / "runs"))
+    drawn = np.random.default_rng(0).integers(0, 255, (24, 28, 28), np.uint8)
+    np.savez(tmp_path / "mine.npz", x=drawn, y=np.repeat([0, 1], 12))
+    spec = ClassifySpec(
+        task="tiny",
+        data={"dataset": str(tmp_path / "mine.npz")},
+        network={"backbone": "mnist_conv", "activation": "relu"},
+        training={"epochs": 3},
+    )
+    with pytest.raises(KeyboardInterrupt):
+        arelu_meta.run(spec, bar=stopped_after_one)
+    return spec
+
+
+@contextmanager
+def stopped_after_one(_description: str, _total: int):
+    def advance(_note: str) -> None:
+        raise KeyboardInterrupt
+
+    yield advance
+
+
+@pytest.mark.usefixtures("store", "no_model")
+@MLFLOW_WARNINGS
+def test_a_run_is_not_resumed_on_other_images_nor_beside_its_living_self(tmp_path: Path, monkeypatch):
+    spec = resumable(tmp_path, monkeypatch)
+    pixels = np.load(tmp_path / "mine.npz")["x"]
+    holder = RunFolder(spec)
+    reading, writing = os.pipe()
+    living = os.fork()
+    if not living:
+        with holder.locked():
+            os.write(writing, b"x")
+            signal.pause()
+    os.read(reading, 1)
+    with pytest.raises(RunError, match=rf"is in use by process {living} on"):
+        arelu_meta.run(spec, Execution(resume=True))
+    os.kill(living, signal.SIGKILL)
+    os.waitpid(living, 0)
+    pixels[0, 0, 0] ^= 1
+    np.savez(tmp_path / "mine.npz", x=pixels, y=np.repeat([0, 1], 12))
+    with pytest.raises(InputError, match=r"the images are not those that the checkpoint in .*tiny-.* was trained on"):
+        arelu_meta.run(spec, Execution(resume=True))
+    pixels[0, 0, 0] ^= 1
+    np.savez(tmp_path / "mine.npz", x=pixels, y=np.repeat([0, 1], 12))
+    stopped = holder.load()["run_id"]
+    assert arelu_meta.run(spec, Execution(resume=True)).run_id == stopped

@@ -247,3 +247,15 @@ def test_a_gradient_that_is_not_finite_is_not_scaled():
     large.grad = torch.tensor([3e30, 4e30])  # whose squares overflow
     assert clip_gradients([large], 1.0) == pytest.approx(5e30, rel=1e-6)
     assert large.grad.tolist() == pytest.approx([0.6, 0.8], rel=1e-5)
+
+
+def test_a_network_that_its_last_step_broke_is_not_measured(sampler):
+    """Its answers are no numbers, and would be counted as guesses."""
+    learner = maml_with_dropout()
+    numbers = sampler.draw(5, torch.Generator().manual_seed(0))
+    assert 0 <= validate(learner, sampler, numbers) <= 1
+    with torch.no_grad():
+        next(learner.network.parameters()).fill_(float("inf"))
+    for measure in (validate, evaluate):
+        with pytest.raises(DivergedError, match=r"the answers to 4 of 4 episodes are not finite; lower `inner_lr`"):
+            measure(learner, sampler, numbers)

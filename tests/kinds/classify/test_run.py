@@ -6,7 +6,7 @@ from mlflow import MlflowClient
 from torch import nn
 
 from arelu_meta.data.imageset import ImageSet
-from arelu_meta.errors import InputError
+from arelu_meta.errors import DivergedError, InputError
 from arelu_meta.kinds import run
 from arelu_meta.kinds.classify.run import accuracy_on
 from arelu_meta.kinds.execution import Execution, TrainingExecution
@@ -206,3 +206,16 @@ def test_accuracy_on_a_set():
     pixels = torch.arange(4, dtype=torch.uint8).view(-1, 1, 1, 1).expand(-1, 1, 1, 3).contiguous()
     images = ImageSet("tiny", pixels, torch.tensor([0, 1, 1, 0]), ("a", "b"))
     assert accuracy_on(network, images) == 0.5
+
+
+@pytest.mark.usefixtures("no_model")
+def test_a_network_that_its_last_step_broke_has_diverged(store_uri):
+    """One epoch of one step: the loss was finite before it, and the answers after it are not."""
+    spec = classify_spec(training={"epochs": 1, "batch_size": 1000, "lr": 1e30, "optimizer": "sgd"})
+    with pytest.raises(DivergedError, match="outputs of the network are not finite after training; lower `lr`"):
+        run(spec)
+    client = MlflowClient(store_uri)
+    (stored,) = client.search_runs([client.get_experiment_by_name("arelu_meta").experiment_id])
+    assert stored.info.status == "FAILED"
+    assert "not finite" in stored.data.tags["diverged"]
+    assert "test/accuracy" not in stored.data.metrics
