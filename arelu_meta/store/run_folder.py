@@ -60,6 +60,11 @@ class RunFolder:
                 f"cannot write the run folder {self.path}: {error.strerror}; set ARELU_META_RUNS to another"
             ) from error
 
+    def finished_journals(self) -> list[Path]:
+        """Find the journals of runs of this spec that have ended with a result, and are not in the store yet."""
+        opened = [Journal.open(path.parent) for path in self.path.glob(f"journal/*/{SENT}")]
+        return [journal.path for journal in opened if journal.status == "FINISHED"]
+
     @contextmanager
     def locked(self, *, wait: bool = False) -> Iterator[None]:
         """Keep other processes out of the folder while inside; the lock of a process that died is free.
