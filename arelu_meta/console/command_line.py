@@ -87,7 +87,7 @@ def main(command: Callable[[Sequence[str] | None], None], argv: Sequence[str] | 
     warnings.formatwarning = lambda message, *_where, **_line: shown("warning", message)
     output = sys.stdout, sys.stderr
     if secrets := passwords():
-        sys.stdout, sys.stderr = (_Masked(stream, secrets) for stream in output)  # type: ignore[assignment]
+        sys.stdout, sys.stderr = (_Masked(stream, secrets) for stream in output)
     try:
         command(argv)
     except (InputError, RunError) as error:

@@ -255,18 +255,20 @@ def _make_sqlite(path: Path) -> None:
         shutil.rmtree(left, ignore_errors=True)
     folder = Path(tempfile.mkdtemp(prefix=_NEW_DATABASE, dir=path.parent))
     errors: list[Exception] = []
+    ended = threading.Event()
 
     def make() -> None:
         try:
             MlflowClient(f"sqlite:///{folder / path.name}").search_experiments(max_results=1)
         except Exception as error:
             errors.append(error)
+        finally:
+            ended.set()
 
-    thread = threading.Thread(target=make, name="makes the tables of MLflow", daemon=True)
-    thread.start()
+    threading.Thread(target=make, name="makes the tables of MLflow", daemon=True).start()
     try:
-        while thread.is_alive():
-            thread.join(0.05)
+        while not ended.wait(0.05):
+            pass
         if errors:
             raise errors[0]
         (folder / path.name).replace(path)

@@ -139,25 +139,34 @@ class Sender(threading.Thread):
         self._journal, self._client, self._experiment_id = journal, client, experiment_id
         self._again = journal.count > 1
         self._news, self._leaving, self._stopped = (threading.Event() for _ in range(3))
+        self._ended = threading.Event()  # not `join`: interrupted, that takes a living thread for ended (Python 3.11)
 
     def run(self) -> None:
         """Send until nothing is left and nothing more will come."""
+        try:
+            with quiet_loggers():
+                self._send_all()
+        finally:
+            self._ended.set()
+
+    def _send_all(self) -> None:
         pause = 1.0
-        with quiet_loggers():
-            while not self._stopped.is_set() and not (self._leaving.is_set() and self._journal.next is None):
-                self._news.clear()
-                if self._journal.next is None:
-                    self._news.wait()
-                    continue
-                try:
-                    check_reachable(self._client.tracking_uri, seconds=0.0)
-                    send_entry(self._client, self._experiment_id, self._journal, again=self._again)
-                except STORE_ERRORS as error:
-                    self._failed(error)
-                    self._news.wait(pause)
-                    pause = min(2 * pause, LONGEST_PAUSE)
-                else:
-                    pause, self.trouble = 1.0, ""
+        while True:
+            self._news.clear()  # before looking: what comes after this is news
+            if self._stopped.is_set() or (self._leaving.is_set() and self._journal.next is None):
+                return
+            if self._journal.next is None:
+                self._news.wait()
+                continue
+            try:
+                check_reachable(self._client.tracking_uri, seconds=0.0)
+                send_entry(self._client, self._experiment_id, self._journal, again=self._again)
+            except STORE_ERRORS as error:
+                self._failed(error)
+                self._news.wait(pause)
+                pause = min(2 * pause, LONGEST_PAUSE)
+            else:
+                pause, self.trouble = 1.0, ""
 
     def wake(self) -> None:
         """Say that there is something new to send."""
@@ -170,8 +179,7 @@ class Sender(threading.Thread):
             StoreError: the store does not take it.
         """
         while self._journal.sent == 0 or not self._journal.run_id:
-            self.join(0.01)
-            if self.trouble or not self.is_alive():
+            if self._ended.wait(0.01) or self.trouble:
                 raise StoreError(
                     f"the MLflow store {without_password(f'{self._client.tracking_uri} does not take the run')}: "
                     f"{self.trouble}; set MLFLOW_TRACKING_URI to one that does"
@@ -186,9 +194,9 @@ class Sender(threading.Thread):
         self._leaving.set()
         start, told = time.monotonic(), False
         try:
-            while self.is_alive():
+            self._news.set()
+            while not self._ended.wait(0.02):
                 self._news.set()
-                self.join(0.02)
                 waited = time.monotonic() - start
                 if waited > patience and (self.trouble or not self._answers()):  # MLflow itself tries for minutes
                     break

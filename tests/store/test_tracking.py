@@ -4,7 +4,7 @@ import os
 import signal
 import subprocess
 import sys
-import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -19,9 +19,10 @@ from sqlalchemy.engine import Engine
 from torch import nn
 
 from arelu_meta.data.imageset import ImageSet
-from arelu_meta.errors import DivergedError
+from arelu_meta.errors import DivergedError, InputError
 from arelu_meta.store.connection import DIVERGED, has_diverged
-from arelu_meta.store.tracking import FLUSH_METRICS, NoTracker, Tracker, track
+from arelu_meta.store.sending import Sender
+from arelu_meta.store.tracking import NoTracker, Tracker, track
 
 OPEN_AND_CLOSE = """
 import json, sys
@@ -33,40 +34,30 @@ with track(spec, experiment="shared", name=sys.argv[1], tags={}) as tracker:
 """
 
 
-class CountingClient:
-    """Notes the batches it is given."""
-
-    def __init__(self) -> None:
-        self.batches: list[list[Metric]] = []
-
-    def log_batch(self, _run_id: str, metrics: list[Metric]) -> None:
-        self.batches.append(list(metrics))
-
-
 def open_run(spec: Any, **tags: str):
     return track(spec, experiment="tests", name="a run", tags=tags)
 
 
-def test_metrics_go_in_batches():
-    """1,200 values, 3 at a time: a batch when 500 are reached (501, so two parts: 500 + 1), again, and the rest."""
-    client = CountingClient()
-    tracker = Tracker(client, "run", "0", "memory")
-    for step in range(400):
-        tracker.log_metrics({"a": step, "b": step, "c": step}, step)
-    before = len(client.batches)
-    tracker.flush()
-    sent = [metric for batch in client.batches for metric in batch]
-    assert before <= 4
-    assert all(len(batch) <= FLUSH_METRICS for batch in client.batches)
-    assert [(metric.key, metric.value, metric.step) for metric in sent] == [
+@pytest.mark.usefixtures("store")
+def test_metrics_go_in_batches(tiny_spec: Callable, monkeypatch: pytest.MonkeyPatch):
+    """1,200 values, 3 at a time, then one flush: requests of 500, 500 and 200; the flush after it sends nothing."""
+    sent: list[list[Metric]] = []
+    log_batch = MlflowClient.log_batch
+
+    def noted(self: MlflowClient, run_id: str, metrics: Any = (), **others: Any) -> None:
+        sent.extend([list(metrics)] if metrics else [])
+        log_batch(self, run_id, metrics=metrics, **others)
+
+    monkeypatch.setattr(MlflowClient, "log_batch", noted)
+    with open_run(tiny_spec()) as tracker:
+        for step in range(400):
+            tracker.log_metrics({"a": step, "b": step, "c": step}, step)
+        tracker.flush()
+        tracker.flush()
+    assert [len(batch) for batch in sent] == [500, 500, 200]
+    assert [(metric.key, metric.value, metric.step) for batch in sent for metric in batch] == [
         (key, step, step) for step in range(400) for key in "abc"
     ]
-
-
-def test_nothing_pending_sends_nothing():
-    client = CountingClient()
-    Tracker(client, "run", "0", "memory").flush()
-    assert client.batches == []
 
 
 def test_finished_run(tiny_spec: Callable, store: Path, statuses: Callable):
@@ -108,7 +99,7 @@ def test_a_run_that_diverges_says_so_until_it_is_taken_up_again(tiny_spec: Calla
     assert has_diverged(stored)
     with (
         pytest.raises(OSError, match="disk full"),
-        track(tiny_spec(), experiment="tests", name="a run", tags={}, resumed_run=tracker.run_id),
+        track(tiny_spec(), experiment="tests", name="a run", tags={}, resumed=tracker.position),
     ):
         raise OSError("disk full")
     assert not has_diverged(MlflowClient().get_run(tracker.run_id))
@@ -121,7 +112,7 @@ def test_a_summary_that_was_edited_meanwhile_stops_no_resumed_run(tiny_spec: Cal
         raise KeyboardInterrupt
     edited = spec.model_copy(update={"summary": "said in other words"})
     assert edited.identity == spec.identity
-    with track(edited, experiment="tests", name="a run", tags={}, resumed_run=tracker.run_id) as again:
+    with track(edited, experiment="tests", name="a run", tags={}, resumed=tracker.position) as again:
         assert again.run_id == tracker.run_id
     assert statuses(store) == ["FINISHED"]
 
@@ -171,11 +162,12 @@ def interrupt_inside() -> Iterator[Callable[[str], None]]:
 def test_interrupted_while_mlflow_writes(
     tiny_spec: Callable, store: Path, statuses: Callable, interrupt_inside: Callable, statement: str
 ):
-    """The write is completed, then the interruption goes on: the run is KILLED, and the database not left locked."""
+    """The write is completed in its own thread, and the run is KILLED; the database is not left locked."""
     interrupt_inside(statement)
     with pytest.raises(KeyboardInterrupt), open_run(tiny_spec(), colour="blue") as tracker:  # noqa: PT012
         tracker.log_metrics({"value": 2.0})
         tracker.flush()
+        time.sleep(30)
         pytest.fail("the interruption was lost")
     assert statuses(store) == ["KILLED"]
     assert mlflow.active_run() is None
@@ -184,40 +176,57 @@ def test_interrupted_while_mlflow_writes(
     assert statuses(store) == ["KILLED", "FINISHED"]
 
 
-def test_sigterm_without_a_handler_of_pythons_is_left_to_the_system():
-    """Outside a command SIGTERM is the system's: it is neither held nor replaced."""
-    before = signal.getsignal(signal.SIGTERM)
-    Tracker(CountingClient(), "run", "0", "memory").flush()
-    assert signal.getsignal(signal.SIGTERM) is before
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+@pytest.mark.usefixtures("store")
+def test_points_of_a_resumed_run_are_there_once(tiny_spec: Callable):
+    """It was killed between its journal and its checkpoint: steps 2 and 3 are measured again, and one more."""
+    spec = tiny_spec()
+    with pytest.raises(KeyboardInterrupt), open_run(spec) as tracker:  # noqa: PT012
+        for step in range(4):
+            tracker.log_metrics({"loss": 1.0 / (step + 1)}, step)
+            tracker.flush()
+            if step == 1:
+                checkpoint = tracker.position
+        raise KeyboardInterrupt
+    with track(spec, experiment="tests", name="a run", tags={}, resumed=checkpoint) as again:
+        for step in range(2, 5):
+            again.log_metrics({"loss": 1.0 / (step + 1)}, step)
+    assert again.run_id == tracker.run_id
+    history = MlflowClient().get_metric_history(tracker.run_id, "loss")
+    assert sorted((point.step, point.value) for point in history) == [(step, 1.0 / (step + 1)) for step in range(5)]
 
 
-def test_a_second_interruption_goes_through_at_once():
-    reached = []
-
-    class SlowClient(CountingClient):
-        def log_batch(self, *_: Any, **__: Any) -> None:
-            signal.raise_signal(signal.SIGINT)
-            reached.append("after the first")
-            signal.raise_signal(signal.SIGINT)
-            reached.append("after the second")
-
-    tracker = Tracker(SlowClient(), "run", "0", "memory")
-    tracker.log_metrics({"value": 1.0})
-    with pytest.raises(KeyboardInterrupt):
+@pytest.mark.usefixtures("store")
+def test_a_resumed_run_that_the_store_has_lost_is_there_as_a_whole(tiny_spec: Callable):
+    """Its journal has what was measured before; without the journal there is nothing to go on with."""
+    spec = tiny_spec()
+    with pytest.raises(KeyboardInterrupt), open_run(spec, colour="blue") as tracker:  # noqa: PT012
+        tracker.log_metrics({"loss": 1.0}, 0)
         tracker.flush()
-    assert reached == ["after the first"]
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        checkpoint = tracker.position
+        raise KeyboardInterrupt
+    MlflowClient().delete_run(tracker.run_id)
+    with track(spec, experiment="tests", name="a run", tags={"colour": "blue"}, resumed=checkpoint) as again:
+        again.log_metrics({"loss": 0.5}, 1)
+    assert again.run_id != tracker.run_id
+    history = MlflowClient().get_metric_history(again.run_id, "loss")
+    assert sorted((point.step, point.value) for point in history) == [(0, 1.0), (1, 0.5)]
+    with (
+        pytest.raises(InputError, match=r"is not in the store .* drop `resume`"),
+        track(spec, experiment="tests", name="a run", tags={}, resumed={**checkpoint, "journal": "gone"}),
+    ):
+        pytest.fail("it began in the middle")
 
 
-def test_threads_other_than_the_main_one_may_write():
-    client = CountingClient()
-    tracker = Tracker(client, "run", "0", "memory")
-    tracker.log_metrics({"value": 1.0})
-    thread = threading.Thread(target=tracker.flush)
-    thread.start()
-    thread.join()
-    assert len(client.batches) == 1
+@pytest.mark.usefixtures("store")
+def test_ctrl_c_while_the_store_takes_the_end_of_a_run_ends_the_waiting_alone(
+    tiny_spec: Callable, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    def interrupted(*_: Any) -> bool:
+        raise KeyboardInterrupt
+
+    with open_run(tiny_spec()) as tracker:
+        monkeypatch.setattr(Sender, "leave", interrupted)
+    assert f"run {tracker.run_id} is not yet in the MLflow store" in capsys.readouterr().err
 
 
 @pytest.mark.slow

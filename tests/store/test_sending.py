@@ -1,0 +1,211 @@
+import sqlite3
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from mlflow import MlflowClient
+from torch import nn
+
+from arelu_meta.data.imageset import ImageSet
+from arelu_meta.errors import StoreError
+from arelu_meta.runtime.machine import process_name
+from arelu_meta.store import sending
+from arelu_meta.store.connection import open_store
+from arelu_meta.store.journal import Journal
+from arelu_meta.store.run_folder import runs_folder
+from arelu_meta.store.tracking import Tracker, open_run
+
+GONE = process_name().rpartition(":")[0] + ":0"  # this process's number, and another start
+IMAGES = ImageSet("tiny", torch.zeros(2, 1, 8, 8, dtype=torch.uint8), torch.tensor([0, 1]), ("a", "b"))
+
+
+class Line:
+    """The line to the store: cut, nothing gets through."""
+
+    def __init__(self) -> None:
+        self.cut = False
+        self.after = 10**9
+        """calls that still get through before it is cut"""
+
+    def pass_on(self, method: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any, **options: Any) -> Any:
+            self.after -= 1
+            if self.cut or self.after < 0:
+                raise ConnectionError("cut")
+            return method(*arguments, **options)
+
+        return call
+
+
+@pytest.fixture
+def line(monkeypatch: pytest.MonkeyPatch) -> Line:
+    """What every request to the store goes through; pauses between attempts are short."""
+    made = Line()
+    for name in ("create_run", "log_batch", "log_inputs", "log_artifact", "set_terminated", "create_logged_model"):
+        monkeypatch.setattr(MlflowClient, name, made.pass_on(getattr(MlflowClient, name)))
+    monkeypatch.setattr(sending, "LONGEST_PAUSE", 0.02)
+    monkeypatch.setattr("arelu_meta.store.tracking.PATIENCE", 0.2)
+    monkeypatch.setattr("arelu_meta.store.tracking.KILLED_PATIENCE", 0.1)
+    return made
+
+
+def points(store: Path) -> list[tuple]:
+    with sqlite3.connect(store) as connection:
+        return connection.execute("SELECT key, step, value FROM metrics ORDER BY key, step").fetchall()
+
+
+def one_row(store: Path, columns: str, table: str = "runs") -> tuple:
+    with sqlite3.connect(store) as connection:
+        (row,) = connection.execute(f"SELECT {columns} FROM {table}").fetchall()  # noqa: S608
+    return row
+
+
+def record(tracker: Tracker) -> None:
+    """Log one of everything."""
+    for step in range(4):
+        tracker.log_metrics({"loss": 1.0 / (step + 1), "accuracy": step / 4}, step)
+        tracker.flush()
+    tracker.log_dataset(IMAGES, "train")
+    tracker.log_text("hello", "notes/note.txt")
+    tracker.log_network(nn.Sequential(nn.Conv2d(1, 2, 8), nn.Flatten()), IMAGES)
+
+
+EXPECTED = sorted(
+    (key, step, value) for step in range(4) for key, value in (("loss", 1.0 / (step + 1)), ("accuracy", step / 4))
+)
+
+
+def assert_complete(store: Path, run_id: str) -> None:
+    """All of `record` is in the store, once."""
+    assert points(store) == EXPECTED
+    run = MlflowClient().get_run(run_id)
+    assert run.info.status == "FINISHED"
+    assert run.data.tags["colour"] == "blue"
+    assert [one.dataset.name for one in run.inputs.dataset_inputs] == ["tiny"]
+    assert [one.path for one in MlflowClient().list_artifacts(run_id, "notes")] == ["notes/note.txt"]
+    assert one_row(store, "status, source_run_id", "logged_models") == (2, run_id)  # 2: READY
+
+
+def test_a_store_that_is_away_for_good_costs_no_training(store: Path, line: Line, capsys: pytest.CaptureFixture[str]):
+    """One line when it goes, one in the end; later all of it is brought there, with the times of the run itself."""
+    with open_run("tests", name="a run", tags={"colour": "blue"}) as tracker:
+        line.cut = True
+        record(tracker)
+        inside = int(time.time() * 1000)
+    after = int(time.time() * 1000)
+    assert capsys.readouterr().err.count("\n") == 2
+    assert one_row(store, "status") == ("RUNNING",)
+    line.cut = False
+    assert sending.flush(runs_folder()) == (1, [])
+    assert_complete(store, tracker.run_id)
+    start, end = one_row(store, "start_time, end_time")
+    assert start <= inside <= end <= after
+    assert sending.flush(runs_folder()) == (0, [])
+    assert list(runs_folder().rglob("entries.jsonl")) == []
+
+
+@pytest.mark.parametrize("after", [0, 2, 7])
+def test_a_store_that_comes_back_has_every_point_once(store: Path, line: Line, after: int):
+    """The line is cut after some requests, at a moment when a request may have been answered in part, and mended."""
+    with open_run("tests", name="a run", tags={"colour": "blue"}) as tracker:
+        line.after = after
+        record(tracker)
+        time.sleep(0.05)
+        line.after = 10**9
+    assert_complete(store, tracker.run_id)
+
+
+def test_entries_that_were_sent_and_not_noted(store: Path, line: Line, tmp_path: Path):
+    """The process died between the store's answer and its own note: all of it is sent again, and there once."""
+    line.cut = False
+    with open_run("tests", name="a run", tags={"colour": "blue"}, folder=tmp_path / "runs" / "r") as tracker:
+        record(tracker)
+        line.cut = True
+    (journal,) = (Journal.open(path.parent) for path in tmp_path.rglob("sent.json"))
+    line.cut = False
+    client, experiment_id = open_store("tests")
+    while journal.next is not None:
+        sending.send_entry(client, experiment_id, journal, again=True)
+    journal.send_again()
+    while journal.next is not None:
+        sending.send_entry(client, experiment_id, journal, again=True)
+    assert_complete(store, tracker.run_id)
+
+
+def test_offline_nothing_is_asked_of_the_store(store: Path, line: Line, statuses: Callable):
+    line.cut = True
+    with open_run("tests", name="a run", tags={"colour": "blue"}, offline=True) as tracker:
+        record(tracker)
+    assert statuses(store) == []
+    line.cut = False
+    assert sending.flush(runs_folder()) == (1, [])
+    with sqlite3.connect(store) as connection:
+        ((run_id,),) = connection.execute(
+            "SELECT run_uuid FROM tags WHERE key = 'journal' AND value = ?", (tracker.run_id,)
+        )
+    assert_complete(store, run_id)
+
+
+def test_a_store_that_refuses_the_run_is_wrong_input(store: Path, line: Line, statuses: Callable):
+    line.cut = True
+    with pytest.raises(StoreError, match=r"does not take the run: .*cut"), open_run("tests", name="a run", tags={}):
+        pytest.fail("it began")
+    assert statuses(store) == []
+    assert list(runs_folder().rglob("entries.jsonl")) == []
+    for thread in threading.enumerate():
+        if thread.name == "sends the journal":
+            thread.join(10)
+            assert not thread.is_alive()
+
+
+def test_ctrl_c_is_not_held_up_by_a_store_that_is_away(store: Path, line: Line):
+    start = 0.0
+    with pytest.raises(KeyboardInterrupt), open_run("tests", name="a run", tags={}) as tracker:  # noqa: PT012
+        line.cut = True
+        tracker.log_metrics({"loss": 1.0})
+        tracker.flush()
+        start = time.monotonic()
+        raise KeyboardInterrupt
+    assert time.monotonic() - start < 1.0
+    line.cut = False
+    sending.flush(runs_folder())
+    assert one_row(store, "status") == ("KILLED",)
+
+
+def test_the_end_of_a_run_whose_process_is_gone(store: Path, statuses: Callable):
+    """Its journal has no end: it gets one, FAILED, with the time it was last written to."""
+    client, experiment_id = open_store("tests")
+    start = {"experiment": "tests", "name": "a run", "tags": {}}
+    journal = Journal.create(runs_folder() / "task-0", f"sqlite:///{store}", **start)
+    journal.append("resume", **start, process=GONE)
+    while journal.next is not None:
+        sending.send_entry(client, experiment_id, journal, again=False)
+    journal.release()
+    assert statuses(store) == ["RUNNING"]
+    sending.settle_runs("tests")
+    assert statuses(store) == ["FAILED"]
+
+
+def test_stale_runs_of_another_folder(store: Path, statuses: Callable):
+    """Told by the tag of the process; a run of a living process, or of another machine, is left alone."""
+    client, experiment_id = open_store("tests")
+    for process in (GONE, process_name(), "another-machine:1:1"):
+        client.create_run(experiment_id, tags={sending.PROCESS: process})
+    closed = sending.close_stale(client, experiment_id)
+    assert len(closed) == 1
+    assert MlflowClient().get_run(closed[0]).data.tags["ended_by"] == sending.GONE
+    assert sorted(statuses(store)) == ["FAILED", "RUNNING", "RUNNING"]
+
+
+@pytest.mark.usefixtures("store")
+def test_a_journal_for_another_store_is_left_and_named():
+    journal = Journal.create(runs_folder() / "task-0", "http://me:***@elsewhere", experiment="t", name="n", tags={})
+    journal.append("end", status="FINISHED")
+    journal.release()
+    sent, (line,) = sending.flush(runs_folder())
+    assert sent == 0
+    assert "it is for the store http://me:***@elsewhere" in line
