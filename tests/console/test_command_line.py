@@ -1,9 +1,11 @@
 import argparse
 import os
 import signal
+import sys
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
+from urllib.parse import unquote
 
 import pytest
 
@@ -144,3 +146,39 @@ def test_a_file_in_place_of_an_output_folder_is_wrong_input(tmp_path: Path):
     for place in (tmp_path / "taken", tmp_path / "taken" / "below"):
         with pytest.raises(InputError, match=r"cannot make the folder .*taken.*; choose another"):
             command_line.output_folder(place)
+
+
+@pytest.mark.parametrize("password", ["s3cr3tpw", "s3cr@t:pw", "s3cr%40tpw"])
+def test_passwords_are_masked_whoever_writes_them(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], password: str
+):
+    """On both streams, in errors, and in the traceback of an error nobody expected; as written, and decoded."""
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://me:{password}@127.0.0.1:5000")
+
+    def command(argv: Sequence[str] | None) -> None:
+        print(f"View run at http://me:{password}@127.0.0.1:5000")  # noqa: T201  # as MLflow does
+        sys.stderr.write(f"connecting with {unquote(password)}\n")
+        raise RunError(f"no answer from {password}") if argv else KeyError(password)
+
+    for argv in (["known"], []):
+        assert command_line.main(command, argv) == 1
+        captured = capsys.readouterr()
+        assert password not in captured.out + captured.err
+        assert unquote(password) not in captured.out + captured.err
+        assert captured.out == "View run at http://me:***@127.0.0.1:5000\n"
+        assert "connecting with ***" in captured.err
+    assert "KeyError" in captured.err
+
+
+def test_without_a_password_output_and_errors_are_left_alone(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "sqlite:///mlflow.db")
+    monkeypatch.delenv("MLFLOW_TRACKING_PASSWORD", raising=False)
+    streams = []
+
+    def command(_argv: Sequence[str] | None) -> None:
+        streams.append(sys.stdout)
+        raise KeyError("a mistake in code")
+
+    with pytest.raises(KeyError):
+        command_line.main(command, [])
+    assert streams == [sys.stdout]

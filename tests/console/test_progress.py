@@ -35,3 +35,17 @@ def test_silent(capsys: pytest.CaptureFixture[str]):
     with progress.silent("train", 2) as advance:
         advance("note")
     assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("error", [BrokenPipeError(), OSError(28, "No space left on device"), ValueError("closed")])
+def test_a_line_that_cannot_be_written_ends_nothing(monkeypatch: pytest.MonkeyPatch, error: Exception):
+    """Standard error may be a pipe that was closed, a full disk, or closed itself."""
+
+    class Gone(io.StringIO):
+        def write(self, _text: str) -> int:
+            raise error
+
+    monkeypatch.setattr(sys, "stderr", Gone())
+    with progress.shown("train", 2) as advance:
+        advance("")
+        advance("")

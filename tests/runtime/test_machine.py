@@ -1,9 +1,13 @@
 import platform
+import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from arelu_meta.runtime import machine
+from arelu_meta.runtime.machine import has_ended, process_name
 
 
 def test_the_model_of_the_processor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -20,3 +24,18 @@ def test_systems_that_do_not_tell(text: str | None, tmp_path: Path, monkeypatch:
         told.write_text(text)
     monkeypatch.setattr(machine, "CPUINFO", told)
     assert machine.processor_name() == (platform.processor() or platform.machine())
+
+
+def test_a_process_that_is_gone_is_told_from_a_living_one():
+    """Also where a later process has its number: the start differs."""
+    process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    name = process_name(process.pid)
+    assert not has_ended(name)
+    assert has_ended(name.rpartition(":")[0] + ":12345")
+    process.communicate(b"\n")
+    assert has_ended(name)
+
+
+@pytest.mark.parametrize("name", ["", "elsewhere:1:1", f"{socket.gethostname()}:x:1", f"{socket.gethostname()}"])
+def test_of_a_process_that_cannot_be_asked_nothing_is_said(name: str):
+    assert not has_ended(name)
