@@ -6,6 +6,7 @@ python -m arelu_meta.compare my_experiment.toml --dry-run
 python -m arelu_meta.compare my_experiment.toml --shard 2/8
 """
 
+import argparse
 import shlex
 import sys
 from collections.abc import Sequence
@@ -22,6 +23,7 @@ from arelu_meta.console.flags import FLAGS, validated
 from arelu_meta.console.tables import text_table
 from arelu_meta.errors import RunError
 from arelu_meta.kinds.execution import Execution, seed_numbers
+from arelu_meta.trust import trusting
 
 if TYPE_CHECKING:
     from arelu_meta.comparison.runner import Plan
@@ -30,6 +32,11 @@ if TYPE_CHECKING:
 def command(argv: Sequence[str] | None = None) -> None:
     """Read the flags, run what is not finished, print the verdict."""
     given = _parser().parse_args(argv)
+    with trusting(given.trust):
+        _compare(given, sys.argv[1:] if argv is None else argv)
+
+
+def _compare(given: argparse.Namespace, words: Sequence[str]) -> None:
     experiment = read_experiment(given.experiment)
     seeds = tuple(seed_numbers(given.seeds)) if given.seeds else None
     cells = expand(experiment, only=parse_only(given.only), seeds=seeds, budget=given.budget)
@@ -37,7 +44,9 @@ def command(argv: Sequence[str] | None = None) -> None:
     own = shard_of(cells, shard) if shard else cells
     published = read_published(experiment, given.experiment)
     root = str(Path(given.data_root).resolve()) if given.data_root else ""
-    execution = validated(Execution, {"device": given.device, "data_root": root}, FLAGS)
+    execution = validated(
+        Execution, {"device": given.device, "data_root": root, "follow_links": given.follow_links}, FLAGS
+    )
     if given.device not in ("auto", "cpu") and given.on == "local":
         from arelu_meta.runtime.hardware import resolve_device
 
@@ -52,7 +61,6 @@ def command(argv: Sequence[str] | None = None) -> None:
         check_cells(own, root=root)
         sys.stdout.write(_listing(experiment, own) + "\n")
         return
-    words = sys.argv[1:] if argv is None else argv
     from arelu_meta.comparison.runner import Plan
 
     plan = Plan(
@@ -94,6 +102,8 @@ def _parser() -> command_line.Parser:
     parser.add_argument("--budget", type=float, default=1.0, help="share of the full training [1]")
     parser.add_argument("--device", default="auto", help="device of the cells [auto]")
     parser.add_argument("--data-root", default="", help="folder of the published data sets")
+    parser.add_argument("--follow-links", action="store_true", help="follow links that lead out of a folder of images")
+    parser.add_argument("--trust", default="", metavar="PACKAGE,...", help="packages whose code the file may name")
     parser.add_argument("--any-version", action="store_true", help="accept results of another package version")
     return parser
 

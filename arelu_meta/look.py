@@ -25,6 +25,9 @@ def command(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--images", type=int, default=4, help="test images to explain [4]")
     parser.add_argument("--data-root", help="folder of the published data sets")
     parser.add_argument("--out", type=Path, default=Path("pictures"), help="folder of the files [pictures]")
+    parser.add_argument(
+        "--trust", default="", metavar="PACKAGE,...", help="packages whose code the settings of a run may name"
+    )
     given = parser.parse_args(argv)
 
     from arelu_meta.kinds.look import look_into
@@ -36,6 +39,7 @@ def command(argv: Sequence[str] | None = None) -> None:
         images=given.images,
         root=given.data_root,
         out=given.out,
+        trust=given.trust.split(","),
     )
     sys.stdout.write("".join(f"{file}\n" for file in drawn.files))
     sys.stdout.write(f"and among the artifacts of {', '.join(drawn.run_ids)}\n")

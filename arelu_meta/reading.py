@@ -18,7 +18,7 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import IO, Any, BinaryIO
 
-from arelu_meta.errors import InputError, first_line
+from arelu_meta.errors import InputError, RunError, first_line
 
 MOST_MIB, FOLLOW_LINKS = "ARELU_META_MOST_MIB", "ARELU_META_FOLLOW_LINKS"
 MOST = 512 << 20  # bytes of what is unpacked from a small file; a large one may grow to GROWTH times its size
@@ -58,7 +58,7 @@ def parsing(path: str | Path, *, remedy: str = "replace the file", what: str = "
     """
     try:
         yield
-    except InputError:
+    except (InputError, RunError):
         raise
     except MemoryError as error:
         raise InputError(f"{shown(path)} does not fit into memory; {remedy}") from error
@@ -94,13 +94,15 @@ def open_regular(path: str | Path) -> BinaryIO:
     return file
 
 
-def read_text(path: str | Path, *, most: int = MOST_TEXT, remedy: str = "replace the file") -> str:
+def read_text(
+    path: str | Path, *, most: int = MOST_TEXT, remedy: str = "replace the file", what: str = "damaged"
+) -> str:
     """Read a small text file as UTF-8.
 
     Raises:
         InputError: it is not there, no regular file, larger than `most` bytes, or not UTF-8.
     """
-    with parsing(path, remedy=remedy), open_regular(path) as file:
+    with parsing(path, remedy=remedy, what=what), open_regular(path) as file:
         content = file.read(most + 1)
         if len(content) > most:
             raise InputError(f"{shown(path)} is larger than {most >> 20} MiB, more than such a file holds; {remedy}")
@@ -203,10 +205,10 @@ def check_pickle(content: bytes | IO[bytes], path: str | Path) -> None:
         for operation, argument, _ in pickletools.genops(content):
             name, before, after = operation.name, operation.stack_before, operation.stack_after
             if name in ("PUT", "BINPUT", "LONG_BINPUT", "MEMOIZE"):
-                memo[len(memo) if name == "MEMOIZE" else int(argument)] = stack[-1] or 0
+                memo[len(memo) if name == "MEMOIZE" else int(argument or 0)] = stack[-1] or 0
                 continue
             if name in ("GET", "BINGET", "LONG_BINGET"):
-                stack.append(memo[int(argument)])
+                stack.append(memo[int(argument or 0)])
                 continue
             if name == "DUP":
                 stack.append(stack[-1])

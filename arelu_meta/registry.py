@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from arelu_meta.errors import InputError, first_line, unknown
+from arelu_meta.trust import check_trusted
 
 EVERYWHERE = ("torch", "arelu_meta")  # packages that are there wherever a stored model is loaded
 
@@ -100,6 +101,7 @@ class Registry(Generic[EntryT]):
         if self._make is not None and callable(given):
             return self._make(getattr(given, "__name__", type(given).__name__), given)
         if self._make is not None and is_target(given):
+            check_trusted(str(given))
             return self._make(given, given)
         return self[str(given)]
 

@@ -143,7 +143,7 @@ def test_extending(tmp_path, monkeypatch, capsys, python, root, new_store):
     assert names["network"].hidden.out_features == 16
     experiment, package = blocks("extending.md", "toml")
     (tmp_path / "my_experiment.toml").write_text(experiment)
-    assert compare.main(["my_experiment.toml", "--dry-run"]) == 0
+    assert compare.main(["my_experiment.toml", "--dry-run", "--trust", "mine"]) == 0
     assert capsys.readouterr().out.startswith("my_experiment: 18 cells of task digits\n")  # 3 arms, 2 methods, 3 seeds
     groups = tomllib.loads(package)["project"]["entry-points"]
     lines = []

@@ -10,7 +10,7 @@ import pytest
 # From the ground up; a module imports from lower layers and from its own package, from nothing beside or above it.
 LAYERS = (
     {"__init__", "errors"},
-    {"reading"},
+    {"reading", "trust"},
     {"analysis", "console", "kernels", "metrics", "registry", "runtime", "seeding"},
     {"activations", "data"},
     {"backbones", "surgery"},

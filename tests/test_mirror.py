@@ -29,6 +29,8 @@ ELSEWHERE = {
     "kinds/transfer/spec.py": "kinds/test_sections.py",
     "kinds/finetune/result.py": "kinds/finetune/test_run.py",
     "kinds/results.py": "kinds/test_contract.py",
+    # Crafted files, opened by every command that reads them.
+    "trust.py": "faults/test_code_in_models.py",
     # Steps of one rewriting, whose outcome is what counts.
     "surgery/report.py": "surgery/test_swap.py",
     "surgery/sites.py": "surgery/test_swap.py",
@@ -54,6 +56,7 @@ ACROSS = {
     "learners/test_torch_operations.py": "torch's functions under vmap",
     "pretrained/test_efficientnet_lite0.py": "a real pretrained network from end to end",
     "surgery/test_networks_of_others.py": "networks that cannot be traced as a whole",
+    "faults/test_code_in_models.py": "models, runs and tasks with code in them",
     "test_house.py": "the sizes of the package",
     "test_docs.py": "the pages of the documentation run",
     "test_doctest.py": "the examples of docstrings run",

@@ -19,6 +19,7 @@ from arelu_meta.console.flags import validated
 from arelu_meta.errors import InputError, unknown
 from arelu_meta.kinds.sections import Spec
 
+MOST_CELLS = 100_000
 Shard = tuple[int, int]  # which, counted from 1, of how many
 
 
@@ -101,7 +102,10 @@ def _cells(experiment: Experiment, seeds: Iterable[int], budget: float) -> list[
         raise unknown(f"kind of task {experiment.task!r}:", str(base.get("kind")), kinds.names())
     kind, where = kinds.entry(base["kind"]), f"experiment {experiment.experiment}"
     lengths = _scaled_lengths(budget, kind.lengths, experiment.grid)
-    cells = []
+    cells, seeds = [], list(seeds)
+    count = len(seeds) * math.prod(len(values) for values in experiment.grid.values())
+    if count > MOST_CELLS:
+        raise InputError(f"{where} has {count:,} cells, more than {MOST_CELLS:,}; leave out axes, values or seeds")
     for seed, levels in itertools.product(seeds, itertools.product(*experiment.grid.values())):
         replacing = {**experiment.settings, **dict(zip(experiment.grid, levels, strict=True))}
         values = kind.task_values(base, replacing) | {"seed": seed}

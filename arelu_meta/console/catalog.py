@@ -3,13 +3,18 @@
 In a wheel they lie inside the package; in a checkout or an editable install, beside it. A name or a path is accepted.
 """
 
+import re
 import tomllib
 from pathlib import Path
 from typing import Any, Literal
 
 from arelu_meta.errors import InputError, unknown
+from arelu_meta.reading import parsing, read_text
+from arelu_meta.trust import check_values
 
 Kind = Literal["task", "experiment"]
+MOST_BYTES = 1 << 20  # of a task or an experiment
+LONGEST_KEY = 1000  # characters: each part of a dotted key is a table in a table
 _PACKAGE = Path(__file__).parent.parent
 
 
@@ -37,10 +42,16 @@ def find(kind: Kind, name_or_path: str) -> Path:
 
 
 def read(kind: Kind, name_or_path: str) -> dict[str, Any]:
-    """Read a file by name or path into plain values; its name comes with them under the key of its kind."""
+    """Read a file by name or path into plain values; its name comes with them under the key of its kind.
+
+    A file of one's own that names code has to be trusted (`trust.trusting`); those of the package name none.
+    """
     path = find(kind, name_or_path)
-    try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{path} is not valid TOML: {error}") from error
+    text = read_text(path, most=MOST_BYTES, remedy="correct it", what="not valid TOML")
+    if max(map(len, re.findall(r"[\w.\"'-]*\.[\w.\"'-]*", text)), default=0) > LONGEST_KEY:
+        raise InputError(f"{path} is not valid TOML: a dotted name of more than {LONGEST_KEY} characters")
+    with parsing(path, what="not valid TOML", remedy="correct it"):
+        content = tomllib.loads(text)
+    if path.parent != folder(kind):
+        check_values(content, str(path))
     return {kind: path.stem, **content}

@@ -1,6 +1,7 @@
 """What images a network takes: channels, size and normalisation, and how they are made of others; a set made so."""
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
@@ -13,8 +14,10 @@ from torch import Tensor
 
 from arelu_meta.data.imageset import ImageSet
 from arelu_meta.errors import InputError
+from arelu_meta.reading import parse_json
 
 Resize = Literal["crop", "scale"]
+LARGEST = 1 << 16  # channels, and pixels a side
 LUMINANCE = (0.299, 0.587, 0.114)  # ITU-R BT.601, as PIL and torchvision convert
 METADATA_KEY = "arelu_meta_inputs"  # in the header of our safetensors files
 
@@ -74,13 +77,28 @@ def from_metadata(metadata: Mapping[str, str] | None) -> Inputs | None:
     """Read the entry of a safetensors header; None where there is none."""
     if not metadata or METADATA_KEY not in metadata:
         return None
-    return from_values(json.loads(metadata[METADATA_KEY]))
+    return from_values(parse_json(metadata[METADATA_KEY], "the header of the weights"))
 
 
 def from_values(values: Mapping[str, Any]) -> Inputs:
-    """Make inputs of plain values; files of earlier versions lack some, and know other keys besides."""
+    """Make inputs of plain values; files of earlier versions lack some, and know other keys besides.
+
+    Raises:
+        InputError: a value is not of its type, or no network takes such images.
+    """
     known: dict[str, Any] = {name: values[name] for name in Inputs.__dataclass_fields__ if name in values}
     known |= {name: tuple(value) for name, value in known.items() if isinstance(value, list)}
+    whole, many = ("channels", "image_size", "read_size"), ("mean", "std", "sides")
+    right = "channels" in known and known.get("resize", "scale") in ("crop", "scale")
+    right = right and all(type(known.get(name, 0)) is int and 0 <= known.get(name, 0) <= LARGEST for name in whole)
+    right = right and all(
+        isinstance(known.get(name, ()), tuple)
+        and len(known.get(name, ())) in (0, 2 if name == "sides" else known["channels"])
+        and all(isinstance(each, int | float) and math.isfinite(each) for each in known.get(name, ()))
+        for name in many
+    )
+    if not right or not all(type(side) is int and 0 < side <= LARGEST for side in known.get("sides", ())):
+        raise InputError(f"no network takes images of {dict(known)!r:.200}; store the network anew")
     return Inputs(**known)
 
 

@@ -12,6 +12,7 @@ from arelu_meta import kinds
 from arelu_meta.console import catalog, command_line
 from arelu_meta.console.flags import add_flags, from_flags, validated
 from arelu_meta.errors import InputError, suggestion, unknown
+from arelu_meta.trust import trusting
 
 if TYPE_CHECKING:
     from arelu_meta.kinds.execution import Execution
@@ -102,12 +103,15 @@ def _read_task(kind: str, arguments: Sequence[str], kind_by_flag: Mapping[str, s
     """Find and read the task file that the flags name, or that of the kind they call for; its kind is checked."""
     parser = command_line.Parser(add_help=False, allow_abbrev=False)
     parser.add_argument("--task")
-    task = parser.parse_known_args(arguments)[0].task
+    parser.add_argument("--trust", default="")
+    given = parser.parse_known_args(arguments)[0]
+    task = given.task
     flags = [argument.partition("=")[0] for argument in arguments]
     kind = next((other for flag, other in kind_by_flag.items() if flag in flags), kind)
     path = catalog.find("task", task or kinds.entry(kind).task)
-    values = {"kind": kind, **catalog.read("task", task or kinds.entry(kind).task)}
-    if values["kind"] not in kinds.names():
+    with trusting(given.trust):
+        values = {"kind": kind, **catalog.read("task", task or kinds.entry(kind).task)}
+    if not isinstance(values["kind"], str) or values["kind"] not in kinds.names():
         raise InputError(f"{path}: {unknown('kind', str(values['kind']), kinds.names())}")
     named = kinds.entry(values["kind"])
     if named.command != kinds.entry(kind).command:

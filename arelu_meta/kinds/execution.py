@@ -8,6 +8,7 @@ from pydantic import Field, model_validator
 from arelu_meta.errors import InputError
 from arelu_meta.kinds.sections import Section
 
+MOST_SEEDS = 100_000
 MOST_THREADS = 1024  # libraries fail in ways of their own when asked for more threads than a process may have
 _SETTINGS_IN_TAGS = ("chunk", "record_steps", "compile", "together", "channels_last", "fused")
 EXECUTION_TAGS = (
@@ -29,10 +30,12 @@ def seed_numbers(text: str) -> list[int]:
     """
     seeds: list[int] = []
     for part in text.split(",") if text else []:
-        match = re.fullmatch(r"\s*(\d+)(?:-(\d+))?\s*", part)
+        match = re.fullmatch(r"\s*(\d{1,18})(?:-(\d{1,18}))?\s*", part)
         named = range(int(match[1]), int(match[2] or match[1]) + 1) if match else range(0)
         if not named:
-            raise InputError(f"seeds {text!r} are not numbers and ranges such as 0-4 or 0,2,7")
+            raise InputError(f"seeds {text[:80]!r} are not numbers and ranges such as 0-4 or 0,2,7")
+        if len(seeds) + len(named) > MOST_SEEDS:
+            raise InputError(f"seeds {text[:80]!r} are more than {MOST_SEEDS:,}; name fewer")
         seeds += named
     if len(set(seeds)) < len(seeds):
         raise InputError(f"seeds {text!r} name a seed twice")
@@ -54,6 +57,10 @@ class Execution(Section):
     """record the run in its folder alone; python -m arelu_meta.store flush brings it to the MLflow store"""
     data_root: str = ""
     """folder of the published data sets"""
+    follow_links: bool = False
+    """follow links that lead out of a folder of images"""
+    trust: str = ""
+    """packages whose code a task file may name, separated by commas"""
     tags: dict[str, str] = Field(default_factory=dict)
     """more tags of the MLflow run, as key=value"""
 

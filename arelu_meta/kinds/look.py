@@ -1,7 +1,7 @@
 """Look into trained runs: Grad-CAM and feature maps of one or more of them, as files and as their artifacts."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -18,9 +18,11 @@ from arelu_meta.kinds.classify.spec import ClassifySpec
 from arelu_meta.kinds.networks import build_classifier
 from arelu_meta.kinds.session import load_split
 from arelu_meta.pictures.grad_cam import feature_maps_figure, find_layer, grad_cam, grad_cam_figure
+from arelu_meta.reading import parsing, read_json
 from arelu_meta.store.connection import attach_figure, get_run, read_artifact
 from arelu_meta.store.models import StoredModel, open_model
 from arelu_meta.store.run_folder import RunFolder
+from arelu_meta.trust import registered_only
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,14 @@ class _Trained:
 
 
 def look_into(
-    runs: Sequence[str], *, layer: str, maps_layer: str = "", images: int = 4, root: str | None = None, out: Path
+    runs: Sequence[str],
+    *,
+    layer: str,
+    maps_layer: str = "",
+    images: int = 4,
+    root: str | None = None,
+    out: Path,
+    trust: Iterable[str] = (),
 ) -> Drawn:
     """Draw Grad-CAM of the test images of trained runs, and feature maps before and after an activation.
 
@@ -53,6 +62,7 @@ def look_into(
         images: number of test images, evenly spread.
         root: folder of the published data sets.
         out: folder of the files.
+        trust: packages or modules whose code the settings of a run may name, as `package.module:function`.
 
     Returns:
         The files, and the ids of the runs that have them as artifacts.
@@ -62,7 +72,7 @@ def look_into(
     """
     if images < 1:
         raise InputError(f"`images` {images}: must be at least 1")
-    trained = [_open_run(run, root) for run in runs]
+    trained = [_open_run(run, root, trust) for run in runs]
     test = trained[0].images
     for other in trained[1:]:
         if other.images.digest != test.digest:
@@ -91,7 +101,13 @@ def look_into(
     return Drawn([out / file for file in figures], [one.run_id for one in trained])
 
 
-def _open_run(source: str, root: str | None) -> _Trained:
+def _open_run(source: str, root: str | None, trust: Iterable[str]) -> _Trained:
+    """Open a run as data: code that its settings name is not imported unless it is trusted."""
+    with registered_only(source, trust), parsing(source, remedy="name another run"):
+        return _read_run(source, root)
+
+
+def _read_run(source: str, root: str | None) -> _Trained:
     """Open the network of a run and its test images; where the store has no network, from the run's checkpoint."""
     try:
         stored = open_model(source)
@@ -135,7 +151,7 @@ def _from_checkpoint(folder: Path, run_id: str, root: str | None, reason: InputE
     checkpoint = RunFolder.read_last(folder)
     if not (folder / "spec.json").is_file() or checkpoint is None:
         raise reason
-    values = json.loads((folder / "spec.json").read_text())
+    values = read_json(folder / "spec.json")
     if values.get("kind") != "classify":
         raise InputError(
             f"{folder} is of a {values.get('kind')} run without a stored network; only classify runs "

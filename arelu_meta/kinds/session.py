@@ -20,6 +20,7 @@ from arelu_meta.errors import InputError
 from arelu_meta.kinds.execution import Execution
 from arelu_meta.kinds.few_shot.spec import EpisodeInputSection
 from arelu_meta.kinds.sections import DataSection, ImageShapeSection, InputSection, Spec
+from arelu_meta.reading import following_links
 from arelu_meta.runtime import processes
 from arelu_meta.runtime.hardware import keep_freed_memory, resolve_device, threads
 from arelu_meta.store.connection import has_finished
@@ -62,7 +63,8 @@ class Session:
 def machine(execution: Execution) -> Iterator[torch.device]:
     """Choose device and threads, and join the other processes where there are any; in the end all is as before."""
     device = resolve_device(execution.device)
-    with keep_freed_memory(), threads(execution.threads), processes.process_group(device):
+    links = following_links(execution.follow_links)
+    with keep_freed_memory(), threads(execution.threads), links, processes.process_group(device):
         yield device
 
 

@@ -21,6 +21,7 @@ from arelu_meta.pretrained.installed import PREFIX as INSTALLED
 from arelu_meta.pretrained.installed import find_installed
 from arelu_meta.pretrained.timm_networks import HUBS, build_timm, check_tag, import_timm
 from arelu_meta.registry import load_attribute, parameters_of
+from arelu_meta.trust import check_trusted
 
 Model: TypeAlias = str | nn.Module | Callable[..., nn.Module]
 FAMILIES = ("torchvision", "arelu_meta", "timm")  # in the order in which a name is looked for
@@ -162,6 +163,8 @@ def _build(model: ModelSource, options: dict[str, Any], images: ImageSet, state:
         return load_attribute(installed.builder)(**installed.options, **options)
     if model.family == "arelu_meta":
         return _build_backbone(model.bare, options, images, state)
+    if model.given is None:
+        check_trusted(model.name)
     return _build_own(load_attribute(model.name) if model.given is None else model.given, options, images, state)
 
 

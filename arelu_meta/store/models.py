@@ -7,7 +7,6 @@ reads. MLflow's pyfunc takes raw images (`served.py`). No pickle anywhere; readi
 """
 
 import copy
-import json
 import os
 import re
 import shutil
@@ -38,6 +37,7 @@ from arelu_meta.data.imageset import ImageSet
 from arelu_meta.data.inputs import METADATA_KEY, Inputs, from_metadata, inputs_of
 from arelu_meta.data.raw_images import ACCEPTED
 from arelu_meta.errors import InputError, first_line
+from arelu_meta.reading import check_inside, open_regular, parse_json, parsing, read_json, read_text
 from arelu_meta.store.connection import quiet, read_artifact, store_uri
 from arelu_meta.store.graphs import GRAPH_FILE, read_graph, trace
 from arelu_meta.store.run_folder import RunFolder
@@ -48,6 +48,7 @@ FEW_SHOT_FILE = "few_shot.json"  # what is learned in an episode, and how
 NETWORK_LOADER = "arelu_meta.store.served"  # the module whose `_load_pyfunc` MLflow calls
 FEW_SHOT_LOADER = "arelu_meta.kinds.few_shot.model"
 _FEW_SHOT_LOADERS = (FEW_SHOT_LOADER, "arelu_meta.few_shot_model")  # the second in models stored up to version 0.1
+_REMEDY = "fetch or store the model anew"
 ANSWERS = "a table: class, probability, and probability_NAME for each class"
 
 
@@ -70,12 +71,15 @@ class StoredModel:
 
     def state_dict(self) -> dict[str, Tensor]:
         """Read its tensors."""
-        return load_file(self.weights)
+        with parsing(self.weights, remedy=_REMEDY):
+            return load_file(self.weights)
 
     def spec(self) -> dict[str, Any]:
         """Read the settings of the run, as plain values."""
         path = self.folder / "spec.json"
-        return json.loads(path.read_text() if path.is_file() else read_artifact(self.run_id, "spec.json"))
+        if path.is_file():
+            return read_json(path)
+        return parse_json(read_artifact(self.run_id, "spec.json"), f"spec.json of run {self.run_id}")
 
     def program(self) -> ExportedProgram:
         """Read the traced graph; an archive with code in it is refused.
@@ -125,25 +129,47 @@ def open_model(source: str | Path) -> StoredModel:
     """
     folder, name = Path(source), str(source)
     if folder.is_dir() and (checkpoint := RunFolder.read_last(folder)) is not None:
-        name = str(checkpoint["run_id"])
+        name = str(checkpoint.get("run_id"))
+        if not re.fullmatch("[0-9a-f]{32}", name):
+            raise InputError(f"the checkpoint in {folder} belongs to no MLflow run; name another folder")
     if ":/" in name or re.fullmatch("[0-9a-f]{32}", name):
         name = name if ":/" in name else f"runs:/{name}/model"
         folder = download_model(name)
     if not folder.is_dir():
         raise InputError(f"no folder, MLflow run or model URI: {name!r}; check the spelling")
-    run_id = ""
-    if (folder / "MLmodel").is_file():
-        stored = Model.load(folder)
-        run_id, flavour = stored.run_id or "", stored.flavors.get("python_function", {})
-        if flavour.get("loader_module") in _FEW_SHOT_LOADERS:
-            folder = folder / str(flavour["data"])
+    folder, run_id = _read_mlmodel(folder)
     files = sorted(folder.rglob(WEIGHTS_FILE))
     if len(files) != 1:
         raise InputError(f"{name} holds no network of arelu_meta: {len(files)} files {WEIGHTS_FILE} in it, not one")
-    with safe_open(files[0], "pt") as file:
-        metadata = file.metadata() or {}
-    classes = json.loads(metadata.get(METADATA_KEY, "{}")).get("class_names", ())
-    return StoredModel(name, folder, run_id, files[0], from_metadata(metadata), tuple(classes))
+    check_inside(files[0], folder)
+    with parsing(files[0], remedy=_REMEDY):
+        open_regular(files[0]).close()  # safetensors would wait for a pipe
+        with safe_open(files[0], "pt") as file:
+            metadata = file.metadata() or {}
+        inputs = from_metadata(metadata)
+        classes = parse_json(metadata.get(METADATA_KEY, "{}"), files[0]).get("class_names", ())
+        if not isinstance(classes, list | tuple) or not all(isinstance(each, str | int) for each in classes):
+            raise InputError(f"{files[0]} names classes {classes!r:.80}; {_REMEDY}")
+    return StoredModel(name, folder, run_id, files[0], inputs, tuple(classes))
+
+
+def _read_mlmodel(folder: Path) -> tuple[Path, str]:
+    """Give the folder of a model's own files and the run that stored it, as `MLmodel` says where there is one.
+
+    Nothing that it names is imported: neither `loader_module` nor `code`.
+    """
+    path = folder / "MLmodel"
+    if not path.exists():
+        return folder, ""
+    read_text(path)  # for its errors
+    with parsing(path, remedy=_REMEDY, what="no MLmodel"):
+        stored = Model.load(str(path))
+        flavour, run_id = stored.flavors.get("python_function", {}), stored.run_id or ""
+        if flavour.get("loader_module") in _FEW_SHOT_LOADERS:
+            data = folder / str(flavour["data"])
+            check_inside(data, folder)
+            folder = data
+        return folder, str(run_id)
 
 
 def download_model(uri: str) -> Path:

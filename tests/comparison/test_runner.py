@@ -107,8 +107,9 @@ def test_two_parent_runs_become_one(plan: Plan):
 
 
 @pytest.mark.parametrize("named", [True, False])
-def test_the_verdict_is_about_the_arm_that_the_file_names(tmp_path: Path, named: bool):
+def test_the_verdict_is_about_the_arm_that_the_file_names(tmp_path: Path, monkeypatch, named: bool):
     """By seed relu has 90, 91, 92 %, arelu 0, 1 and -1 points more, the arm of one's own 20, 21 and 20 less."""
+    monkeypatch.setenv("ARELU_META_TRUST", "tests")
     own = "tests.own_parts:Squareplus"
     line = f'explained = "{own}"\n' if named else ""
     changes = [('["relu", "arelu"]', f'["relu", "arelu", "{own}"]'), ("seeds = [0, 1]", "seeds = [0, 1, 2]")]

@@ -14,6 +14,7 @@ from arelu_meta.comparison.runner import Plan, run_plan
 from arelu_meta.comparison.validation import check_cells
 from arelu_meta.errors import InputError
 from arelu_meta.kinds import networks
+from arelu_meta.trust import TRUST
 from tests.comparison import tiny
 from tests.comparison.test_cells import experiment
 from tests.tiny_runs import MLFLOW_WARNINGS
@@ -134,7 +135,7 @@ def test_the_command_starts_nothing(tmp_path: Path, capsys: pytest.CaptureFixtur
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(tmp_path)
         patch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path / 'mlflow.db'}")
-        assert main([str(path), *flags]) == 2
+        assert main([str(path), *flags, "--trust", "tests"]) == 2
     out, err = capsys.readouterr()
     assert out == ""
     assert [line.partition(": ")[0] for line in err.splitlines()] == ["error", "error"]
@@ -150,7 +151,7 @@ def test_a_dry_run_of_ours_loads_no_mlflow(python: Callable[..., subprocess.Comp
 
 @MLFLOW_WARNINGS
 @pytest.mark.usefixtures("store")
-def test_a_comparison_of_parts_of_ones_own_ends(tmp_path: Path):
+def test_a_comparison_of_parts_of_ones_own_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Network, activation, method and data from outside, with options, in a file: every cell has a result."""
     methods = f'training.method = ["{OWN}:slow_maml", "{OWN}:HalfProtoNet"]'
     path = tiny.write(
@@ -160,6 +161,7 @@ def test_a_comparison_of_parts_of_ones_own_ends(tmp_path: Path):
         ("[settings]", f'[settings]\ndata = {{ dataset = "{OWN}:stripes", dataset_options = {{ side = 9 }} }}'),
         ("seeds = [0, 1]", "seeds = [0]"),
     )
+    monkeypatch.setenv(TRUST, "tests")
     made = read_experiment(str(path))
     done = run_plan(Plan(experiment=made, cells=expand(made)), tiny.InProcess())
     assert done.missing == ()

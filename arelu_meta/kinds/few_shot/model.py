@@ -9,6 +9,7 @@ in the header), and for a network of one's own code its traced graph, `model.pt2
 """
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,8 @@ from arelu_meta.errors import InputError
 from arelu_meta.kinds.few_shot.settings import LearnerSettings
 from arelu_meta.learners.gradient_learner import GradientLearner
 from arelu_meta.learners.learner import Adapted, Learner
+from arelu_meta.reading import parsing, read_json
+from arelu_meta.trust import registered_only
 
 if TYPE_CHECKING:
     from arelu_meta.kinds.few_shot.served import ServedFewShotModel
@@ -148,27 +151,37 @@ class FewShotModel:
         (folder / models.FEW_SHOT_FILE).write_text(json.dumps(values, indent=2) + "\n")
 
     @classmethod
-    def load(cls, source: str | Path) -> "FewShotModel":
-        """Read a model.
+    def load(cls, source: str | Path, *, trust: Iterable[str] = ()) -> "FewShotModel":
+        """Read a model. It is data: nothing that it names is imported unless you say so.
 
         Args:
             source: a folder that `save` wrote, an MLflow run's id, or an MLflow model URI (`models:/...`, `runs:/...`).
+            trust: packages or modules whose code it may name, as `package.module:Class`; the variable
+                `ARELU_META_TRUST` names others, separated by commas.
 
         Returns:
             The model, its network on the CPU.
 
         Raises:
-            InputError: there is nothing of that name, it is no few-shot model, its network is code of one's own that
-                could not be traced and is not here, or its method is one's own and is not here.
+            InputError: there is nothing of that name, it is no few-shot model or a damaged one, its network is code of
+                one's own that could not be traced and is not here or not trusted, or its method is.
 
         """
-        from arelu_meta.store import graphs, models
+        from arelu_meta.store import models
 
         stored = models.open_model(source)
+        with registered_only(stored.source, trust), parsing(stored.source, remedy="fetch or store the model anew"):
+            return cls._of_stored(stored)
+
+    @classmethod
+    def _of_stored(cls, stored: "StoredModel") -> "FewShotModel":
+        """Build the model of stored files."""
+        from arelu_meta.store import graphs, models
+
         path, graph = stored.folder / models.FEW_SHOT_FILE, stored.folder / graphs.GRAPH_FILE
         if not path.is_file():
             return cls._load_earlier(stored)
-        values = json.loads(path.read_text())
+        values = read_json(path)
         settings, inputs = LearnerSettings(**values["settings"]), stored.inputs or Inputs(0)
         try:
             learners.entry(settings.method)
@@ -202,7 +215,7 @@ class FewShotModel:
         missing = [name for name in ("spec.json", "images.json") if not (stored.folder / name).is_file()]
         if missing:
             raise InputError(f"{stored.source} holds no few-shot model: {missing[0]} is missing; name another run")
-        spec, images = (json.loads((stored.folder / name).read_text()) for name in ("spec.json", "images.json"))
+        spec, images = (read_json(stored.folder / name) for name in ("spec.json", "images.json"))
         height, width = images["image_size"]
         square = height == width
         inputs = from_values(

@@ -91,7 +91,7 @@ def test_what_a_method_of_ones_own_learned_beside_the_network_stays(tmp_path: Pa
         model.learner.scale.fill_(7.0)
     model.save(tmp_path)
     assert (tmp_path / GRAPH_FILE).is_file()
-    loaded = FewShotModel.load(tmp_path)
+    loaded = FewShotModel.load(tmp_path, trust=["tests", "no_such_module"])
     assert loaded.learner.scale.item() == 7.0
     support, query = images(6), images(4, seed=1)
     expected = model.probabilities(support, SUPPORT_Y, query)
@@ -104,7 +104,7 @@ def test_a_method_of_ones_own_has_to_be_there(tmp_path: Path):
     path.write_text(path.read_text().replace("tests.own_code:", "no_such_module:"))
     message = "needs method 'no_such_module:ScaledProtoNet': methods of one's own are not stored with a model; make it"
     with pytest.raises(InputError, match=f"{message} importable here: cannot import 'no_such_module'"):
-        FewShotModel.load(tmp_path)
+        FewShotModel.load(tmp_path, trust=["tests", "no_such_module"])
 
 
 METHODS = [{"method": name} for name in ("maml", "fomaml", "anil", "boil", "meta_sgd", "mamlpp", "reptile", "protonet")]
@@ -161,7 +161,7 @@ def test_what_cannot_be_traced_loads_where_its_code_is(tmp_path, monkeypatch, ca
     assert not (tmp_path / GRAPH_FILE).exists()
     support, query = images(6), images(4, seed=1)
     expected = model.probabilities(support, SUPPORT_Y, query)
-    assert torch.equal(FewShotModel.load(tmp_path).probabilities(support, SUPPORT_Y, query), expected)
+    assert torch.equal(FewShotModel.load(tmp_path, trust=["tests"]).probabilities(support, SUPPORT_Y, query), expected)
 
     def missing(*_: object, **__: object) -> None:
         raise InputError("cannot import 'own_code'")
@@ -169,7 +169,7 @@ def test_what_cannot_be_traced_loads_where_its_code_is(tmp_path, monkeypatch, ca
     monkeypatch.setattr("arelu_meta.backbones.build", missing)
     message = rf"needs tests\.own_code:.*, which could not be traced \(.*{reason}.*\); make it importable here: cannot"
     with pytest.raises(InputError, match=message) as raised:
-        FewShotModel.load(tmp_path)
+        FewShotModel.load(tmp_path, trust=["tests", "no_such_module"])
     assert "\n" not in str(raised.value)
 
 

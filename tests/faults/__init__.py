@@ -1,0 +1,1 @@
+"""Files of strangers, damaged files, and what they may do: nothing."""
