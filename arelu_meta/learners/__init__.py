@@ -74,6 +74,13 @@ _REGISTRY.add(
     ),
     _entry("reptile", "reptile:Reptile", "move towards adapted weights", "Nichol 2018, arXiv 1803.02999"),
     _entry(
+        "joint",
+        "joint:Joint",
+        "control: trained on all episodes without adapting",
+        "Finn 2017, arXiv 1703.03400",
+        ALL_ENGINES,
+    ),
+    _entry(
         "protonet",
         "prototypes:ProtoNet",
         "nearest class mean of learned features",
