@@ -84,6 +84,13 @@ _REGISTRY.add(
         2,
         "brain-scan-like slices with lesion masks, 3x64x64, 30 patients of 12 slices, split by patient",
     ),
+    _entry(
+        "sinusoid",
+        "bundled.sinusoid",
+        (1, 1, 1),
+        3200,
+        "regression: 3,200 sine waves of 50 points each, 1x1x1, with real targets, split by function",
+    ),
 )
 
 

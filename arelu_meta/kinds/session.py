@@ -118,9 +118,13 @@ def load_split(
     shape: InputSection | EpisodeInputSection | None = None,
     train_on_validation: bool = False,
     prepare: Callable[[ImageSet], ImageSet] | None = None,
+    real_targets: bool = False,
 ) -> Split:
     """Read the images, bring them to a shape, and divide them as the spec says; `prepare` resizes them where given."""
     images = data.load(section.dataset, root=root, **section.dataset_options)
+    if images.targets is not None and not real_targets:
+        remedy = "python -m arelu_meta.maml --task sinusoid is a regression"
+        raise InputError(f"{images.name} has real targets, and this kind of run has no use for them; {remedy}")
     if shape is not None:
         size = 0 if prepare else shape.image_size
         images = fit_images(images, channels=shape.channels, image_size=size, resize=shape.resize)
@@ -172,6 +176,6 @@ def with_pixels(split: Split, normalise: bool | Literal["standardise", "unit", "
         return split
     mean: tuple[float, ...] = ()
     std: tuple[float, ...] = ()
-    if normalise == "none":  # (x / 255 - 0) / (1 / 255) = x
+    if normalise == "none" and not split.train.is_vectors:  # (x / 255 - 0) / (1 / 255) = x
         mean, std = (0.0,) * split.train.channels, (1 / 255,) * split.train.channels
     return replace(split, **{part: replace(getattr(split, part), mean=mean, std=std) for part in splits.SUBSETS})

