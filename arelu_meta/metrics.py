@@ -1,4 +1,4 @@
-"""Metrics of predictions, as pure functions. Accuracies and `dice` also run under `vmap`."""
+"""Metrics of predictions, as pure functions. Accuracies, errors and `dice` also run under `vmap`."""
 
 import numpy as np
 import torch
@@ -7,7 +7,15 @@ from torch import Tensor
 
 from arelu_meta.errors import InputError
 
-__all__ = ["accuracy", "confusion_matrix", "dice", "largest_component", "top_k_accuracy", "volume_dice"]
+__all__ = [
+    "accuracy",
+    "confusion_matrix",
+    "dice",
+    "largest_component",
+    "mean_squared_error",
+    "top_k_accuracy",
+    "volume_dice",
+]
 
 
 def accuracy(logits: Tensor, labels: Tensor) -> Tensor:
@@ -25,6 +33,22 @@ def accuracy(logits: Tensor, labels: Tensor) -> Tensor:
     0.75
     """
     return (logits.argmax(-1) == labels).float().mean(-1)
+
+
+def mean_squared_error(predictions: Tensor, targets: Tensor) -> Tensor:
+    """Mean of squared differences over rows and targets.
+
+    Args:
+        predictions: real numbers, (..., N, d)
+        targets: real numbers, (..., N, d); leading axes are broadcast
+
+    Returns:
+        Means, (...).
+
+    >>> mean_squared_error(torch.tensor([[1.0], [2.0]]), torch.tensor([[1.0], [5.0]])).item()
+    4.5
+    """
+    return (predictions - targets).square().mean((-2, -1))
 
 
 def top_k_accuracy(logits: Tensor, labels: Tensor, k: int) -> Tensor:

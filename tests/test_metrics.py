@@ -10,7 +10,15 @@ from torchmetrics.functional.classification import binary_f1_score
 from torchmetrics.functional.segmentation import dice_score
 
 from arelu_meta.errors import InputError
-from arelu_meta.metrics import accuracy, confusion_matrix, dice, largest_component, top_k_accuracy, volume_dice
+from arelu_meta.metrics import (
+    accuracy,
+    confusion_matrix,
+    dice,
+    largest_component,
+    mean_squared_error,
+    top_k_accuracy,
+    volume_dice,
+)
 
 
 def generator(seed: int = 0) -> torch.Generator:
@@ -31,6 +39,13 @@ def test_accuracy_keeps_leading_axes():
     """Two episodes of two rows: one of two right, two of two right."""
     logits = torch.tensor([[[1.0, 0.0], [1.0, 0.0]], [[0.0, 1.0], [1.0, 0.0]]])
     assert accuracy(logits, torch.tensor([[0, 1], [1, 0]])).tolist() == [0.5, 1.0]
+
+
+def test_mean_squared_error_as_scikit_learn():
+    predictions, targets = torch.rand(2, 9, 2, dtype=torch.float64), torch.rand(2, 9, 2, dtype=torch.float64)
+    found = mean_squared_error(predictions, targets)
+    expected = [sklearn.metrics.mean_squared_error(y, x) for x, y in zip(predictions, targets, strict=True)]
+    assert found.tolist() == pytest.approx(expected)
 
 
 def test_accuracy_under_vmap():

@@ -39,6 +39,7 @@ ELSEWHERE = {
 }
 # Test files of no single module.
 ACROSS = {
+    "kinds/few_shot/test_regression.py": "regression from end to end: data, run, report, stored model, flags",
     "analysis/test_coverage.py": "how often reports are right, by simulation",
     "activations/test_contract.py": "what every activation does",
     "backbones/test_cifar_networks.py": "networks for 32x32 images, side by side",

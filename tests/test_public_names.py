@@ -32,7 +32,9 @@ PUBLIC = {
     "arelu_meta.data": "Dataset DatasetEntry check_options entries is_local load names register",
     "arelu_meta.estimators": "FewShotClassifier FineTuneClassifier",
     "arelu_meta.learners": "LearnerEntry Method build check_engine engines entries entry names register",
-    "arelu_meta.metrics": "accuracy confusion_matrix dice largest_component top_k_accuracy volume_dice",
+    "arelu_meta.metrics": """
+        accuracy confusion_matrix dice largest_component mean_squared_error top_k_accuracy volume_dice
+    """,
     "arelu_meta.pretrained": """
         Assembled FeatureNetwork Weights assemble build_network feature_network find_head find_model load_weights
         read_weights replace_head

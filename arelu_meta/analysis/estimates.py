@@ -79,8 +79,9 @@ def mean_interval(values: Sequence[float] | np.ndarray, confidence: float = 0.95
     if array.size < 2:
         raise InputError(f"an interval needs at least 2 values, not {array.size}")
     quantile = float(special.stdtrit(array.size - 1, (1 + confidence) / 2))
-    half = quantile * float(array.std(ddof=1)) * math.sqrt(1 / array.size + overlap)
-    mean = float(array.mean())
+    with np.errstate(invalid="ignore", over="ignore"):  # an error may be infinite; the ends are NaN then
+        half = quantile * float(array.std(ddof=1)) * math.sqrt(1 / array.size + overlap)
+        mean = float(array.mean())
     return Estimate(mean, mean - half, mean + half, int(array.size))
 
 

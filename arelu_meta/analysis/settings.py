@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from arelu_meta.analysis.findings import Findings
-from arelu_meta.analysis.speed import time_unit
+from arelu_meta.analysis.speed import less_is_better
 from arelu_meta.errors import InputError, unknown
 
 AxisSetting = tuple[tuple[str, Any], ...]
@@ -143,8 +143,7 @@ def choose_setting(findings: Findings, rows: pd.DataFrame, tuned: tuple[str, ...
     shared = functools.reduce(pd.Index.intersection, (scores.index for _, _, scores in usable))
     means = [float((one[one.index.intersection(shared)] if len(shared) else one).mean()) for _, _, one in usable]
     # Whatever is tested in the end: a setting may be chosen by accuracy and tested by loss.
-    name = metric.rsplit("/", 1)[-1]
-    best = (np.argmin if "loss" in name or "error" in name or time_unit(name) else np.argmax)(means)
+    best = (np.argmin if less_is_better(metric) else np.argmax)(means)
     setting, chosen, _ = usable[best]
     edges = []
     for axis, value in setting:

@@ -102,6 +102,16 @@ def time_unit(metric: str) -> str:
     return found[1] if found else ""
 
 
+def less_is_better(metric: str) -> bool:
+    """Whether a metric is a loss, an error, or the way to a level.
+
+    >>> less_is_better("test/mse_step_1"), less_is_better("train/loss"), less_is_better("test/accuracy")
+    (True, True, False)
+    """
+    name = metric.rpartition("/")[2]
+    return any(word in name for word in ("loss", "error", "mse")) or bool(time_unit(name))
+
+
 def is_speed(metric: str) -> bool:
     """Whether a metric measures the speed of adaptation."""
     return metric.endswith(AREA) or bool(time_unit(metric))

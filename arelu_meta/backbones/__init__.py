@@ -103,6 +103,12 @@ _REGISTRY.add(
         source="Iandola 2016, arXiv 1602.07360",
     ),
     BackboneEntry(
+        "mlp",
+        "arelu_meta.backbones.mlp:Mlp",
+        summary="two hidden layers of 40 on vectors, or on the pixels of images",
+        source="Finn 2017, arXiv 1703.03400",
+    ),
+    BackboneEntry(
         "unet",
         "arelu_meta.backbones.unet:UNet",
         summary="segmentation: four levels of 32 to 512 filters, batch norm",

@@ -12,7 +12,7 @@ from mlflow.exceptions import MlflowException
 
 from arelu_meta import activations, kinds
 from arelu_meta.analysis.findings import Findings
-from arelu_meta.analysis.speed import is_speed, measured_runs, time_unit
+from arelu_meta.analysis.speed import is_speed, less_is_better, measured_runs, time_unit
 from arelu_meta.comparison.cells import Cell, scale_metric
 from arelu_meta.comparison.experiment import Experiment, format_value
 from arelu_meta.comparison.parent_run import ParentRun, coordinates, latest_parent_run
@@ -23,7 +23,7 @@ from arelu_meta.store.connection import has_diverged, read_artifact
 _HIDDEN = ("activation/", "layers/", "system/")  # metrics of single layers and of the machine
 _VALIDATION = "validation/"
 _EPISODES = "test_episodes.csv"
-_METRIC_OF_EPISODES = "test/accuracy"  # the mean over the episodes
+_METRICS_OF_EPISODES = ("test/accuracy", "test/mse")  # the mean over the episodes
 _EXECUTION = "exec."  # tags of how a run was carried out
 _ORIGIN = {"commit": "git_commit", "machine": "machine", "threads": "exec.threads", "kernels": "kernels"}
 _FACTS = {
@@ -126,7 +126,7 @@ def collect_findings(
         metric=metric,
         other_metrics=others,
         validation_metric=report.validation_metric,
-        higher_is_better=not time_unit(metric) if report.higher_is_better is None else report.higher_is_better,
+        higher_is_better=not less_is_better(metric) if report.higher_is_better is None else report.higher_is_better,
         **{name: getattr(report, name) for name in ("controls", "explained", "primary", "margin")},
         chance=_chance(report.chance, failure_metric or metric, cells),
         failure_metric=failure_metric,
@@ -136,7 +136,7 @@ def collect_findings(
         published=pd.DataFrame(published).astype({"value": float}) if published else None,
         curves=curves_table(parent, runs, report.curves),
         step=kinds.entry(cells[0].spec.kind).step,
-        episodes=_episodes(parent, runs) if metric == _METRIC_OF_EPISODES else {},
+        episodes=_episodes(parent, runs, metric) if metric in _METRICS_OF_EPISODES else {},
         missing=tuple(missing),
         budget=min(cell.share for cell in cells),
         protocol={"task": experiment.task, **_facts(runs), "command": command},
@@ -242,8 +242,8 @@ def _history(parent: ParentRun, run: Run, metric: str) -> dict[int, float]:
     return {entry.step: entry.value for entry in sorted(entries, key=lambda entry: (entry.step, entry.timestamp))}
 
 
-def _episodes(parent: ParentRun, runs: Sequence[Run]) -> dict[str, np.ndarray]:
-    """Accuracy in per cent of every test episode after every inner step, of runs that stored them."""
+def _episodes(parent: ParentRun, runs: Sequence[Run], metric: str) -> dict[str, np.ndarray]:
+    """The metric, shares in per cent, of every test episode after every inner step, of runs that stored them."""
     episodes: dict[str, np.ndarray] = {}
     for run in runs:
         try:
@@ -252,7 +252,8 @@ def _episodes(parent: ParentRun, runs: Sequence[Run]) -> dict[str, np.ndarray]:
             text = read_artifact(run.info.run_id, _EPISODES)
         except (InputError, MlflowException, OSError):
             continue  # the store's own files were moved; the metrics are still there
-        episodes[run.info.run_id] = 100 * pd.read_csv(io.StringIO(text)).iloc[:, 1:].to_numpy()
+        scores = pd.read_csv(io.StringIO(text)).iloc[:, 1:].to_numpy()
+        episodes[run.info.run_id] = (100 if is_share(metric) else 1) * scores
     return episodes
 
 

@@ -64,7 +64,7 @@ class ReportSection(Section):
     validation_metric: str | None = None
     """metric that may choose among settings, such as learning rates"""
     higher_is_better: bool | None = None
-    """whether more of the metric is better; without it true, but for steps and epochs to a stated accuracy"""
+    """whether more of the metric is better; without it true, but for losses, errors, and steps to a stated accuracy"""
     curves: tuple[str, ...] = ()
     """metrics drawn over their steps"""
     explained: str | None = None

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from arelu_meta.data.imageset import ImageSet
 
 Dataset: TypeAlias = "str | Path | Callable[..., Any]"
+TORCHVISION = "torchvision:"  # before the name of a class in torchvision.datasets
 
 __all__ = ["Dataset", "DatasetEntry", "check_options", "entries", "is_local", "load", "names", "register"]
 
@@ -61,6 +62,20 @@ _REGISTRY.add(
     _entry("svhn", "readers.svhn", (3, 32, 32), 10, "99,289 house number digits, 3x32x32, 10 classes"),
     _entry("cifar10", "readers.cifar", (3, 32, 32), 10, "60,000 photographs, 3x32x32, 10 classes"),
     _entry("cifar100", "readers.cifar", (3, 32, 32), 100, "60,000 photographs, 3x32x32, 100 classes"),
+    _entry(
+        "cifar_fs",
+        "readers.cifar_few_shot",
+        (3, 32, 32),
+        100,
+        "CIFAR-100 for episodes, 3x32x32, 100 classes, split 64/16/20",
+    ),
+    _entry(
+        "fc100",
+        "readers.cifar_few_shot",
+        (3, 32, 32),
+        100,
+        "CIFAR-100 for episodes, 3x32x32, 100 classes, split 60/20/20 by superclass",
+    ),
     _entry("omniglot", "readers.omniglot", (1, 28, 28), 1623, "32,460 drawings, 1x28x28, 1,623 characters"),
     _entry("lgg", "readers.lgg", (3, 256, 256), 2, "3,929 MRI slices with tumour masks, 3x256x256, 110 patients"),
     _entry(
@@ -84,6 +99,13 @@ _REGISTRY.add(
         2,
         "brain-scan-like slices with lesion masks, 3x64x64, 30 patients of 12 slices, split by patient",
     ),
+    _entry(
+        "sinusoid",
+        "bundled.sinusoid",
+        (1, 1, 1),
+        3200,
+        "regression: 3,200 sine waves of 50 points each, 1x1x1, with real targets, split by function",
+    ),
 )
 
 
@@ -101,16 +123,18 @@ def load(name: Dataset, *, root: str | Path | None = None, **options: object) ->
     """Read an image set by name, or your own.
 
     Args:
-        name: a registered name (`data.names()`), or your own data: a folder of class folders, a folder with a CSV of
-            `filename,label,split`, an `.npz` with `x`, `y` (or `x_train`, `y_train`, `x_test`, `y_test`), or a
-            function, itself or as `package.module:function`, that returns arrays, a torch Dataset or an `ImageSet`.
+        name: a registered name (`data.names()`), a classification set of torchvision (`torchvision:Flowers102`), or
+            your own data: a folder of class folders, a folder with a CSV of `filename,label,split`, an `.npz` with `x`,
+            `y` (or `x_train`, `y_train`, `x_test`, `y_test`), images or vectors, or a function, itself or as
+            `package.module:function`, that returns arrays, a torch Dataset or an `ImageSet`.
         root: folder below which published sets are looked for and downloaded to; unless given, `ARELU_META_DATA` or
             the user's cache folder. Bundled sets do not use it; a function of yours does if it takes `root`.
         **options: of the set's reader, such as `rotations=True` of omniglot, `image_size=64` of a folder, or what a
             function of yours takes.
 
     Returns:
-        The images as uint8 (N, C, H, W) with their labels (N,), not yet split or normalised.
+        The images as uint8 (N, C, H, W), or vectors as float32 (N, D, 1, 1), with their labels (N,), not yet split or
+        normalised.
 
     Raises:
         InputError: an unknown name or option, a file that cannot be read, or a download that failed.
@@ -175,6 +199,11 @@ def is_local(name: Dataset, root: str | Path | None = None) -> bool:
         (True, False)
     """
     entry = _function(name)
+    if str(name).startswith(TORCHVISION):
+        from arelu_meta.data.files import data_root
+        from arelu_meta.data.readers import torchvision_sets
+
+        return torchvision_sets.is_local(str(name).removeprefix(TORCHVISION), data_root(root))
     if entry is None or str(name) not in _REGISTRY:
         return True
     if not entry.local:
@@ -207,6 +236,11 @@ def _function(name: Dataset) -> DatasetEntry | None:
     name = str(name)
     if os.path.exists(os.path.expanduser(name)):
         return None
+    if name.startswith(TORCHVISION):
+        from arelu_meta.data.readers.torchvision_sets import check_torchvision, load_torchvision
+
+        check_torchvision(name.removeprefix(TORCHVISION))
+        return DatasetEntry(name, partial(load_torchvision, name.removeprefix(TORCHVISION)), bundled=False)
     if is_target(name):
         return _REGISTRY.find(name)
     if name.endswith(".npz") or os.path.basename(name) != name:

@@ -37,9 +37,12 @@ def command(arguments: Sequence[str] | None = None) -> None:
     images = data.load(flags.name, root=flags.data_root)
     from arelu_meta.data.describe import describe, write_contact_sheet
 
-    out = flags.out or Path(f"{Path(flags.name).stem}.png")
-    write_contact_sheet(images, out)
-    sys.stdout.write(f"{describe(images)}\nsheet: {out}\n")
+    sheet = ""
+    if not images.is_vectors:
+        out = flags.out or Path(f"{Path(flags.name).stem}.png")
+        write_contact_sheet(images, out)
+        sheet = f"sheet: {out}\n"
+    sys.stdout.write(f"{describe(images)}\n{sheet}")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

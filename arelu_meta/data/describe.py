@@ -26,7 +26,7 @@ def describe(images: ImageSet) -> str:
     median = float(counts.double().quantile(0.5))
     lines = [
         ("name", images.name),
-        ("images", f"{len(images):,} of {images.channels}x{height}x{width}, {images.images.numel() / 1e6:.1f} MB"),
+        ("images", f"{len(images):,} of {images.channels}x{height}x{width}, {images.images.nbytes / 1e6:.1f} MB"),
         ("classes", _listed(images.class_names)),
         ("per class", f"min {int(counts.min())}, median {median:g}, max {int(counts.max())}"),
     ]
@@ -39,6 +39,9 @@ def describe(images: ImageSet) -> str:
         filled = int(images.masks.flatten(1).any(1).sum())
         share = float((images.masks > 0).double().mean())
         lines.append(("masks", f"{filled:,} of {len(images):,} not empty, {share:.2%} of the pixels"))
+    if images.targets is not None:
+        low, high = (float(end) for end in images.targets.aminmax())
+        lines.append(("targets", f"real numbers from {low:.3g} to {high:.3g}; classes are functions"))
     lines += [
         ("digest", images.digest),
         ("source", images.provenance.source),
@@ -64,6 +67,8 @@ def contact_sheet(images: ImageSet, *, rows: int = 20, columns: int = 16) -> Ima
     With more classes than rows, classes are taken at even steps through the set; with fewer, a class has several lines.
     Images of a class are taken at even steps too. A mask is shown as a red outline.
     """
+    if images.is_vectors:
+        raise InputError(f"{images.name} holds vectors of {images.channels} features; a contact sheet shows images")
     shown = _even_steps(torch.nonzero(images.counts()).squeeze(1), rows)
     lines = max(1, rows // max(1, len(shown)))
     font = open_font("DejaVuSans", TEXT_SIZE)

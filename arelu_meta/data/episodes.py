@@ -17,6 +17,9 @@ class Episode:
     Labels are 0..ways-1 in an order drawn anew for each episode, so they say nothing about the class outside of it.
     A batch has a length, can be indexed and sliced, and iterates over its episodes.
 
+    In regression `ways` is 1, the images are points of one function, and in place of labels there are real targets,
+    ([episodes,] N, 1) float32.
+
     Args:
         support_x: pixels to learn from, ([episodes,] ways * shots, C, H, W) float32.
         support_y: their labels, ([episodes,] ways * shots) int64.
@@ -118,11 +121,16 @@ class EpisodeSampler:
         """Gather the images of drawn episodes, (n, ways, shots + queries), onto the set's device and normalise them."""
         n, device = len(numbers), self.images.device
         pixels = self.images.pixels(numbers.to(device))  # (n, ways, shots + queries, C, H, W)
+        support_x, query_x = pixels[:, :, : self.shots].flatten(1, 2), pixels[:, :, self.shots :].flatten(1, 2)
+        if self.images.targets is not None:
+            targets = self.images.targets[numbers.to(device)]  # (n, ways, shots + queries, 1)
+            support_y, query_y = targets[:, :, : self.shots].flatten(1, 2), targets[:, :, self.shots :].flatten(1, 2)
+            return Episode(support_x, support_y, query_x, query_y)
         labels = torch.arange(self.ways, device=device)
         return Episode(
-            support_x=pixels[:, :, : self.shots].flatten(1, 2),
+            support_x=support_x,
             support_y=labels.repeat_interleave(self.shots).expand(n, -1),
-            query_x=pixels[:, :, self.shots :].flatten(1, 2),
+            query_x=query_x,
             query_y=labels.repeat_interleave(self.queries).expand(n, -1),
         )
 

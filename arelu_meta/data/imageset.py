@@ -1,4 +1,4 @@
-"""`ImageSet`: labelled images as tensors in memory, the one type every reader returns and every loop draws from."""
+"""`ImageSet`: labelled images or vectors in memory, the one type every reader returns and every loop draws from."""
 
 import hashlib
 from collections.abc import Mapping
@@ -24,18 +24,21 @@ class Provenance:
 class ImageSet:
     """Labelled images in memory, at rest as uint8; `pixels` normalises those that are asked for.
 
+    Vectors of D features are images of D channels and one pixel, at rest as float32.
+
     Args:
         name: shown in messages and reports.
-        images: (N, C, H, W) uint8.
+        images: (N, C, H, W) uint8, or vectors (N, D, 1, 1) float32.
         labels: (N,) int64, numbers of class names.
         class_names: one per class; a class may be without images.
         subsets: the publisher's own division as image numbers (n,), if there is one: `train`, `test` (and
             `validation`), or `background` and `evaluation`.
         masks: (N, 1, H, W) uint8 of 0 and 1; makes it a segmentation set.
+        targets: (N, 1) float32; makes it a regression set, whose classes are functions and whose images are points.
         groups: (N,) int64, the patient or writer an image belongs to, a number of `group_names`.
         group_names: one per group.
         provenance: where the images came from.
-        mean: per channel, of pixels in [0, 1]; empty: no normalisation.
+        mean: per channel, of pixels in [0, 1] or of features; empty: no normalisation.
         std: standard deviation per channel.
         volume_statistics: (groups, 2, C) mean and deviation of each group's own images, for `pixels` in place of these.
 
@@ -60,12 +63,18 @@ class ImageSet:
     mean: tuple[float, ...] = ()
     std: tuple[float, ...] = ()
     volume_statistics: Tensor | None = None
+    targets: Tensor | None = None
 
     def __post_init__(self) -> None:
-        if self.images.dtype != torch.uint8 or self.images.dim() != 4:
-            raise InputError(
-                f"{self.name}: images must be uint8 (N, C, H, W), not {self.images.dtype} {tuple(self.images.shape)}"
-            )
+        dtype, shape = self.images.dtype, tuple(self.images.shape)
+        is_vectors = dtype == torch.float32 and shape[2:] == (1, 1)
+        if len(shape) != 4 or not (dtype == torch.uint8 or is_vectors):
+            wanted = "uint8 (N, C, H, W), or vectors float32 (N, D, 1, 1)"
+            raise InputError(f"{self.name}: images must be {wanted}, not {dtype} {shape}")
+        targets = self.targets
+        if targets is not None and (targets.dtype != torch.float32 or targets.shape != (len(self.images), 1)):
+            given = f"{targets.dtype} {tuple(targets.shape)}"
+            raise InputError(f"{self.name}: targets must be float32 ({len(self.images)}, 1), not {given}")
         if self.labels.dtype != torch.int64 or self.labels.shape != self.images.shape[:1]:
             raise InputError(
                 f"{self.name}: labels must be int64 ({len(self.images)},), "
@@ -97,6 +106,11 @@ class ImageSet:
         return self.images.shape[2], self.images.shape[3]
 
     @property
+    def is_vectors(self) -> bool:
+        """Whether these are vectors of features, which no image operation has a meaning for."""
+        return self.images.is_floating_point()
+
+    @property
     def device(self) -> torch.device:
         """Where the images are."""
         return self.images.device
@@ -107,9 +121,9 @@ class ImageSet:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 over images, labels, masks, groups and class names: the content, wherever it was read from."""
+        """SHA-256 over images, labels, masks, groups, targets and class names, wherever they were read from."""
         sha = hashlib.sha256()
-        for tensor in (self.images, self.labels, self.masks, self.groups):
+        for tensor in (self.images, self.labels, self.masks, self.groups, self.targets):
             if tensor is not None:
                 sha.update(f"{tensor.dtype}{tuple(tensor.shape)}".encode())
                 sha.update(tensor.cpu().contiguous().numpy().data)
@@ -139,7 +153,7 @@ class ImageSet:
             name: of the new set; unless given, that of this one.
 
         Returns:
-            A set of n images with labels, masks and groups; class names and normalisation stay as they are.
+            A set of n images with labels, masks, groups and targets; class names and normalisation stay as they are.
         """
         index = index.to(self.device)
         return replace(
@@ -149,6 +163,7 @@ class ImageSet:
             labels=self.labels[index],
             masks=None if self.masks is None else self.masks[index],
             groups=None if self.groups is None else self.groups[index],
+            targets=None if self.targets is None else self.targets[index],
             subsets={},
         )
 
@@ -160,14 +175,18 @@ class ImageSet:
             labels=self.labels.to(device),
             masks=None if self.masks is None else self.masks.to(device),
             groups=None if self.groups is None else self.groups.to(device),
+            targets=None if self.targets is None else self.targets.to(device),
             volume_statistics=None if self.volume_statistics is None else self.volume_statistics.to(device),
         )
 
     def channel_statistics(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
-        """Mean and standard deviation of each channel, of pixels in [0, 1].
+        """Mean and standard deviation of each channel, of pixels in [0, 1], or of each feature.
 
-        Taken from the histogram of the 256 values, so that no float copy of the images is made.
+        Those of pixels are taken from the histogram of the 256 values, so that no float copy of the images is made.
         """
+        if self.is_vectors:
+            features = self.images.flatten(1).cpu().double()
+            return tuple(features.mean(0).tolist()), tuple(features.std(0, correction=0).tolist())
         values = torch.arange(256, dtype=torch.float64) / 255
         means, deviations = [], []
         for channel in range(self.channels):
@@ -190,8 +209,8 @@ class ImageSet:
             index: image numbers of any shape, on the set's device.
 
         Returns:
-            Pixels (*index.shape, C, H, W) float32: in [0, 1], then less `mean` and divided by `std` if these are set,
-            or by those of the image's volume.
+            Pixels (*index.shape, C, H, W) float32: in [0, 1] (vectors as they are), then less `mean` and divided by
+            `std` if these are set, or by those of the image's volume.
         """
         if self.volume_statistics is None or self.groups is None or not self.mean:
             return self.normalise(self.images[index])
@@ -199,8 +218,8 @@ class ImageSet:
         return self.images[index].float().div_(255).sub_(mean).div_(std)
 
     def normalise(self, images: Tensor) -> Tensor:
-        """Turn uint8 images (..., C, H, W) into float32 with the channel statistics of this set."""
-        pixels = images.float().div_(255)
+        """Turn images (..., C, H, W) as they are at rest into float32 with the channel statistics of this set."""
+        pixels = images.clone() if self.is_vectors else images.float().div_(255)
         if self.mean:
             shape = (self.channels, 1, 1)
             pixels.sub_(torch.tensor(self.mean, device=pixels.device).view(shape))

@@ -34,6 +34,7 @@ class Inputs:
         resize: how other sizes are brought to this one: resampled, or the centre cut out.
         read_size: side that image files were resampled to when they were read, before `resize`; 0: read as they are.
         sides: height and width where they differ.
+        vectors: whether it takes vectors of `channels` features, of any value, in place of images.
 
     Example:
         >>> str(Inputs(3, 32, mean=(0.5, 0.5, 0.5), std=(0.25, 0.25, 0.25)))
@@ -47,6 +48,7 @@ class Inputs:
     resize: Resize = "scale"
     read_size: int = 0
     sides: tuple[int, ...] = ()
+    vectors: bool = False
 
     @property
     def size(self) -> tuple[int, int]:
@@ -66,9 +68,9 @@ class Inputs:
         return {METADATA_KEY: json.dumps({**asdict(self), "class_names": class_names})}
 
     def __str__(self) -> str:
-        side = f"{self.channels}x{self.image_size}x{self.image_size}"
+        side = f"{self.channels} features" if self.vectors else f"{self.channels}x{self.image_size}x{self.image_size}"
         if not self.mean:
-            return f"{side}, pixels in [0, 1]"
+            return side if self.vectors else f"{side}, pixels in [0, 1]"
         mean, std = (" ".join(f"{value:.3g}" for value in values) for values in (self.mean, self.std))
         return f"{side}, mean {mean}, deviation {std}"
 
@@ -114,6 +116,7 @@ def inputs_of(images: ImageSet, *, resize: Resize = "scale", read_size: int = 0)
         resize=resize,
         read_size=read_size,
         sides=() if square else (height, width),
+        vectors=images.is_vectors,
     )
 
 
@@ -137,6 +140,11 @@ def fit_images(images: ImageSet, *, channels: int = 0, image_size: int = 0, resi
         >>> fit_images(grey, channels=3, image_size=28, resize="crop").images.shape
         torch.Size([1, 3, 28, 28])
     """
+    if images.is_vectors:
+        if channels or image_size:
+            asked = f"`channels` {channels}" if channels else f"`image_size` {image_size}"
+            raise InputError(f"{images.name} holds vectors of {images.channels} features, no images; leave {asked} out")
+        return images
     pixels, masks = images.images, images.masks
     if channels and channels != images.channels:
         if images.channels == 1:

@@ -31,6 +31,7 @@ def prepare_images(images: Any, inputs: Inputs, *, name: str = "images") -> Tens
             uint8 or whole numbers of 0 to 255, or floats in [0, 1]; or image files (PNG, JPEG, ...) as bytes or in
             base64, one or several, also as the one column of a DataFrame; or as `Path`, which no request can hold.
         inputs: what the network takes. Images of another size are resized, grey ones made colour and colour ones grey.
+            A network of vectors takes rows of features (N, D) of any value.
         name: what messages call the images.
 
     Returns:
@@ -44,6 +45,8 @@ def prepare_images(images: Any, inputs: Inputs, *, name: str = "images") -> Tens
         >>> prepare_images(grey, Inputs(3, 32, mean=(0.5,) * 3, std=(0.25,) * 3)).shape
         torch.Size([2, 3, 32, 32])
     """
+    if inputs.vectors:
+        return _vectors(images, inputs, name)
     images = _listed(images)
     if isinstance(images, list) and not images:
         images = torch.zeros(0, inputs.channels, *inputs.size)
@@ -56,6 +59,19 @@ def prepare_images(images: Any, inputs: Inputs, *, name: str = "images") -> Tens
     else:
         pixels = _fitted(_channels_first(_tensor(images, name), inputs, name), inputs, name)
     return inputs.normalise(pixels.float() / 255 if pixels.dtype == torch.uint8 else pixels.float())
+
+
+def _vectors(rows: Any, inputs: Inputs, name: str) -> Tensor:
+    """Normalise rows of features (N, D), or (N, D, 1, 1) as they are in a set, to (N, D, 1, 1) float32."""
+    try:
+        found = rows.float() if isinstance(rows, Tensor) else torch.from_numpy(np.asarray(rows, dtype=np.float32))
+    except (TypeError, ValueError):
+        raise InputError(f"{name}: this {type(rows).__name__} is no array of numbers; give (N, features)") from None
+    if found.dim() not in (2, 4) or found.shape[1:].numel() != inputs.channels:
+        raise InputError(f"{name} are {tuple(found.shape)}; the network takes vectors (N, {inputs.channels})")
+    if not found.isfinite().all():
+        raise InputError(f"{name} hold numbers that are not finite; leave such rows out")
+    return inputs.normalise(found.reshape(-1, inputs.channels, 1, 1))
 
 
 def _listed(images: Any) -> Any:

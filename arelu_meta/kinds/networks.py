@@ -37,8 +37,18 @@ def build_network(
         )
 
 
+def check_vectors(backbone: str, images: ImageSet) -> None:
+    """Refuse vectors to networks of ours that take images."""
+    if images.is_vectors and backbone in backbones.names() and backbone != "mlp":
+        raise InputError(
+            f"{images.name} holds vectors of {images.channels} features, and {backbone!r} takes images; "
+            f"set `backbone` to mlp"
+        )
+
+
 def build_classifier(section: NetworkSection, images: ImageSet, *, seed: int) -> nn.Module:
     """Build a network for an image set."""
+    check_vectors(section.backbone, images)
     network = build_network(section, images.channels, images.image_size, len(images.class_names), seed=seed)
     return start(network, section, images, seed=seed)
 
@@ -77,6 +87,7 @@ def check_few_shot(spec: FewShotSpec, images: ImageSet) -> None:
     ways, classes = max(spec.episode.ways, spec.episode.train_ways or 0), len(images.class_names)
     if ways > classes:
         raise InputError(f"{images.name} has {classes} classes, but ways = {ways}; lower `ways`")
+    check_vectors(spec.network.backbone, images)
     learner = build_learner(spec, images.channels, images.image_size)
     check_logits(learner.network, images, (spec.episode.ways,), spec.network.backbone)
 

@@ -16,6 +16,7 @@ HELD_OUT = {
     "images": "images: the same classes occur in training, these images do not",
     "classes": "classes: none of the test classes occurs in training",
     "groups": "groups: no patient or writer of the test occurs in training",
+    "functions": "functions: none of the test functions occurs in training",
 }
 UNVERIFIED = ("data", "not verified: the files are not the publisher's, byte for byte")
 

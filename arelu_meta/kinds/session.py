@@ -170,9 +170,14 @@ def load_split(
     shape: InputSection | EpisodeInputSection | None = None,
     train_on_validation: bool = False,
     prepare: Callable[[ImageSet], ImageSet] | None = None,
+    real_targets: bool = False,
 ) -> Split:
     """Read the images, bring them to a shape, and divide them as the spec says; `prepare` resizes them where given."""
-    images = data.load(section.dataset, root=root, **section.dataset_options)
+    options = reader_options(section, 0 if shape is None else shape.image_size)
+    images = data.load(section.dataset, root=root, **options)
+    if images.targets is not None and not real_targets:
+        remedy = "python -m arelu_meta.maml --task sinusoid is a regression"
+        raise InputError(f"{images.name} has real targets, and this kind of run has no use for them; {remedy}")
     if shape is not None:
         size = 0 if prepare else shape.image_size
         images = fit_images(images, channels=shape.channels, image_size=size, resize=shape.resize)
@@ -189,11 +194,18 @@ def load_split(
     return split if shape is None else with_pixels(split, shape.normalise)
 
 
+def reader_options(section: DataSection, image_size: int) -> dict[str, Any]:
+    """Options of the set's reader; torchvision's sets are read at the size that images are to have."""
+    by_size = image_size and section.dataset.startswith(data.TORCHVISION)
+    return {**({"image_size": image_size} if by_size else {}), **section.dataset_options}
+
+
 def inputs_of_run(images: ImageSet, shape: ImageShapeSection, section: DataSection | None = None) -> Inputs:
     """What a network takes that was trained on these images, and how a run of these sections makes them of files."""
     read_size = 0
-    if section is not None and data.is_path(section.dataset):  # of other sets, an option of that name may mean anything
-        read_size = int(section.dataset_options.get("image_size", 0))
+    if section is not None and (data.is_path(section.dataset) or section.dataset.startswith(data.TORCHVISION)):
+        # Of other sets, an option of that name may mean anything.
+        read_size = int(reader_options(section, shape.image_size).get("image_size", 0))
     return inputs_of(images, resize=shape.resize, read_size=read_size)
 
 
@@ -224,6 +236,6 @@ def with_pixels(split: Split, normalise: bool | Literal["standardise", "unit", "
         return split
     mean: tuple[float, ...] = ()
     std: tuple[float, ...] = ()
-    if normalise == "none":  # (x / 255 - 0) / (1 / 255) = x
+    if normalise == "none" and not split.train.is_vectors:  # (x / 255 - 0) / (1 / 255) = x
         mean, std = (0.0,) * split.train.channels, (1 / 255,) * split.train.channels
     return replace(split, **{part: replace(getattr(split, part), mean=mean, std=std) for part in splits.SUBSETS})

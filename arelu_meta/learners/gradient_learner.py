@@ -6,7 +6,6 @@ from functools import partial
 from typing import get_args
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from arelu_meta.backbones.norm import BATCH_NORMS
@@ -17,10 +16,9 @@ from arelu_meta.kernels.recorded_step import RECORD_AFTER, RecordedStep
 from arelu_meta.learners.engines import Engine
 from arelu_meta.learners.episode_clip import clipped_sum
 from arelu_meta.learners.functional_network import FunctionalNetwork, Parameters
-from arelu_meta.learners.inner_loop import InnerRule, episode_losses, query_pass
-from arelu_meta.learners.learner import Adapted, Learner
+from arelu_meta.learners.inner_loop import LOSSES, InnerRule, episode_losses, query_pass
+from arelu_meta.learners.learner import Adapted, Learner, query_score
 from arelu_meta.learners.moving import Part, all_but, head_parameters, moving_names
-from arelu_meta.metrics import accuracy
 
 # In what torch raises where a function has no second derivative.
 NO_SECOND_DERIVATIVE = ("derivative for", "once_differentiable", "don't support automatic differentiation")
@@ -66,6 +64,9 @@ class GradientLearner(Learner):
 
     def prepare(self, episodes: Episode) -> None:
         """Find the head, where it decides what moves, by what the forward pass does; let the engine choose its way."""
+        if episodes.support_y.is_floating_point() and episodes.support_y.dim() < 3:
+            shape = tuple(episodes.support_y.shape)
+            raise InputError(f"real targets are {shape}; give (episodes, N, d), one axis for the network's d outputs")
         if isinstance(self.rule.moving, str):
             head = head_parameters(self.network, episodes.support_x[0])
             names = head if self.rule.moving == "head" else all_but(self.network, head)
@@ -143,7 +144,7 @@ class GradientLearner(Learner):
         Ignored where steps may differ: on other engines than `func`, with a loss of one's own, and by methods whose
         loss changes during training.
         """
-        alike = type(self).query_loss is GradientLearner.query_loss and self.rule.loss is F.cross_entropy
+        alike = type(self).query_loss is GradientLearner.query_loss and self.rule.loss in LOSSES.values()
         if alike and self.engine.recordable:
             self.recorded_step = RecordedStep(after)
 
@@ -168,14 +169,15 @@ class GradientLearner(Learner):
 
     def query_logits(self, episodes: Episode) -> Tensor:
         """Adapt `test_steps` times and answer the queries, (episodes, queries, ways)."""
-        return self._test_logits(episodes, every_step=False)[:, -1]
+        return self.test_logits(episodes, every_step=False)[:, -1]
 
     @torch.no_grad()
     def accuracy_by_step(self, episodes: Episode) -> Tensor:
         """Adapt `test_steps` times and give the accuracy at every point, (episodes, test_steps + 1)."""
-        return accuracy(self._test_logits(episodes, every_step=True), episodes.query_y.unsqueeze(1))
+        return query_score(self.test_logits(episodes, every_step=True), episodes.query_y.unsqueeze(1))
 
-    def _test_logits(self, episodes: Episode, *, every_step: bool) -> Tensor:
+    def test_logits(self, episodes: Episode, *, every_step: bool) -> Tensor:
+        """Adapt `test_steps` times and answer, at every point or at the last: (episodes, points, queries, ways)."""
         self.prepare(episodes)
         rule = replace(self.rule, steps=self.test_steps)
         chunks = episodes.chunks(self.chunk or len(episodes))

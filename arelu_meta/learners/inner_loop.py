@@ -15,7 +15,10 @@ from arelu_meta.learners.functional_network import Parameters
 from arelu_meta.learners.moving import Part
 
 InnerOptimizer = Literal["sgd", "adam"]
-Loss: TypeAlias = Callable[[Tensor, Tensor], Tensor]  # logits (N, ways) and labels (N,) to one number
+# Of logits (N, ways) and labels (N,), or of predictions (N, d) and real targets (N, d), to one number.
+Loss: TypeAlias = Callable[[Tensor, Tensor], Tensor]
+LOSSES: dict[str, Loss] = {"cross_entropy": F.cross_entropy, "mse": F.mse_loss}
+"""losses by name, which are computed for all episodes at once"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,7 +34,7 @@ class InnerRule:
             the first episode that a learner sees.
         clip_norm: bound on the joint Euclidean norm of the inner gradients; None: no bound.
         optimizer: "sgd", or "adam" on the engine `higher`.
-        loss: of the support set, from logits (N, ways) and labels (N,).
+        loss: of the support set, from logits (N, ways) and labels (N,), or from predictions and real targets (N, d).
         start: parameters of each episode, (episodes, ...) by name, instead of those that all share; learned rates have
             that axis too then. Only for engines that compute all episodes at once.
     """
@@ -152,13 +155,15 @@ def episode_losses(logits: Tensor, labels: Tensor, loss: Loss = F.cross_entropy)
     """Loss of each episode.
 
     Args:
-        logits: (episodes, queries, ways).
-        labels: (episodes, queries).
-        loss: of the logits (queries, ways) and labels (queries,) of one episode.
+        logits: (episodes, queries, ways), or predictions (episodes, queries, d).
+        labels: (episodes, queries), or real targets (episodes, queries, d).
+        loss: of what one episode has of both.
 
     Returns:
         One number for each episode, (episodes,).
     """
     if loss is F.cross_entropy:
         return F.cross_entropy(logits.transpose(1, 2), labels, reduction="none").mean(1)
+    if loss is F.mse_loss:
+        return F.mse_loss(logits, labels, reduction="none").mean((1, 2))
     return torch.stack([loss(*episode) for episode in zip(logits, labels, strict=True)])

@@ -13,19 +13,38 @@ from arelu_meta.backbones.norm import BATCH_NORMS, is_transductive
 from arelu_meta.data.episodes import Episode
 from arelu_meta.kernels.recorded_step import RECORD_AFTER, RecordedStep, add_gradients
 from arelu_meta.learners.episode_clip import clipped_sum
-from arelu_meta.metrics import accuracy
+from arelu_meta.metrics import accuracy, mean_squared_error
 
 
 @dataclass(frozen=True, eq=False)
 class StepOutcome:
     """Query loss, averaged over episodes, and accuracy (episodes,) of one outer step, before its update.
 
+    Of episodes with real targets `accuracies` are mean squared errors, as `query_score` gives them.
     `norms` (episodes,) are those of each episode's gradient before it is clipped; None where they are not needed.
     """
 
     loss: Tensor
     accuracies: Tensor
     norms: Tensor | None = None
+
+
+def query_score(answers: Tensor, targets: Tensor) -> Tensor:
+    """Judge the answers to queries: by accuracy, or by the mean squared error where targets are real numbers.
+
+    Args:
+        answers: logits (..., queries, ways), or predictions (..., queries, d).
+        targets: labels (..., queries) of whole numbers, or real targets (..., queries, d).
+
+    Returns:
+        Shares of right answers, or mean squared errors, (...).
+
+    >>> query_score(torch.tensor([[2.0, 1.0]]), torch.tensor([0])).item()
+    1.0
+    >>> query_score(torch.tensor([[2.0]]), torch.tensor([[4.0]])).item()
+    4.0
+    """
+    return (mean_squared_error if targets.is_floating_point() else accuracy)(answers, targets)
 
 
 class Adapted(Protocol):
@@ -133,7 +152,7 @@ class Learner(ABC):
         for chunk in episodes.chunks(self.chunk or len(episodes)):
             loss, logits, *norm = self._add_gradient(chunk, progress, share / len(episodes))
             losses.append(loss)
-            accuracies.append(accuracy(logits, chunk.query_y))
+            accuracies.append(query_score(logits, chunk.query_y))
             norms += norm
         return StepOutcome(torch.cat(losses).mean(), torch.cat(accuracies), torch.cat(norms) if norms else None)
 
@@ -218,7 +237,7 @@ class Learner(ABC):
             episodes: a batch with a leading axis over episodes.
 
         Returns:
-            The query accuracy before adaptation and after every step, (episodes, steps + 1).
+            The query accuracy (or error, `query_score`) before adaptation and after each step, (episodes, steps + 1).
         """
 
     @torch.no_grad()
@@ -229,9 +248,9 @@ class Learner(ABC):
             episodes: a batch with a leading axis over episodes.
 
         Returns:
-            The query accuracy, (episodes,).
+            The query accuracy, or error as `query_score` gives it, (episodes,).
         """
-        return accuracy(self.query_logits(episodes), episodes.query_y)
+        return query_score(self.query_logits(episodes), episodes.query_y)
 
     def record_steps(self, *, after: int = RECORD_AFTER) -> None:
         """Record the operations of the outer step after so many, and replay them: same results, faster.

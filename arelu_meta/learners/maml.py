@@ -36,7 +36,8 @@ def maml(
         clip_norm: bound on the joint Euclidean norm of the inner gradients; None: no bound.
         inner_optimizer: "sgd", or "adam" on the engine `higher`.
         chunk: episodes held in memory at once, which trades speed for memory; 0: the whole batch.
-        loss: of logits (N, ways) and labels (N,), a mean over N; of support and query alike.
+        loss: of logits (N, ways) and labels (N,), or of predictions and real targets (N, d), a mean over N; of support
+            and query alike.
         first_order: whether inner gradients are constants to the outer step, which saves half of the time.
         moving: names of the parameters that adapt, or patterns (`blocks.*`); "head", "body", or None: all.
 

@@ -91,6 +91,8 @@ class ProtoNet(Learner):
 
     def query_logits(self, episodes: Episode) -> Tensor:
         """Query logits, (episodes, queries, ways)."""
+        if episodes.support_y.is_floating_point():
+            raise InputError("prototypes are means of classes, and these targets are real numbers; use `method='maml'`")
         count, supports = episodes.support_y.shape
         images = torch.cat([episodes.support_x, episodes.query_x], dim=1)
         features = self.embed(images.flatten(0, 1)).unflatten(0, (count, -1))

@@ -15,8 +15,7 @@ from arelu_meta.learners.engines.func_engine import FuncEngine
 from arelu_meta.learners.episode_clip import clipped_sum
 from arelu_meta.learners.gradient_learner import GradientLearner
 from arelu_meta.learners.inner_loop import InnerOptimizer, InnerRule, Loss, episode_losses
-from arelu_meta.learners.learner import StepOutcome
-from arelu_meta.metrics import accuracy
+from arelu_meta.learners.learner import StepOutcome, query_score
 
 
 class Reptile(GradientLearner):
@@ -88,5 +87,5 @@ class Reptile(GradientLearner):
             add_gradients(list(parameters.values()), steps)
             logits = self.engine.logits(self.network, self.rule, chunk)[:, -1]
             losses.append(episode_losses(logits, chunk.query_y, self.rule.loss))
-            accuracies.append(accuracy(logits, chunk.query_y))
+            accuracies.append(query_score(logits, chunk.query_y))
         return StepOutcome(torch.cat(losses).mean(), torch.cat(accuracies), torch.cat(norms) if norms else None)

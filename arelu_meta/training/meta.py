@@ -22,6 +22,7 @@ REMEDY = "lower `inner_lr` or `outer_lr`, or set `clip_norm` or `episode_clip`"
 class Iteration:
     """One outer step: its number from 1, and the query loss and accuracy of its episodes before the update.
 
+    Of a regression, `accuracy` is the mean squared error of the queries, as `query_score` gives it.
     `gradient_norm` is the norm of the batch gradient before `outer_clip`. With `episode_clip` there are also the
     largest norm of an episode's own gradient, and the share of episodes above the bound.
     """
@@ -33,9 +34,9 @@ class Iteration:
     largest_episode_norm: float | None = None
     clipped_episodes: float | None = None
 
-    def metrics(self) -> dict[str, float]:
-        """Give what is logged of the step, by name."""
-        values = {name: getattr(self, name) for name in ("loss", "accuracy", "gradient_norm")}
+    def metrics(self, measure: str = "accuracy") -> dict[str, float]:
+        """Give what is logged of the step, by name; `measure` is that of the score of the queries."""
+        values = {"loss": self.loss, measure: self.accuracy, "gradient_norm": self.gradient_norm}
         if self.largest_episode_norm is not None and self.clipped_episodes is not None:
             values |= {"largest_episode_norm": self.largest_episode_norm, "clipped_episodes": self.clipped_episodes}
         return {f"train/{name}": value for name, value in values.items()}
@@ -137,12 +138,12 @@ def clip_gradients(parameters: Iterable[Parameter], bound: float | None) -> floa
 
 
 def evaluate(learner: Learner, sampler: EpisodeSampler, numbers: Tensor, *, batch: int = 32) -> Tensor:
-    """Query accuracy on drawn episodes at every adaptation step, (episodes, steps + 1), in batches of episodes."""
+    """Query accuracy, or error, of drawn episodes at every adaptation step, (episodes, steps + 1), batch by batch."""
     return _over_batches(learner.accuracy_by_step, learner, sampler, numbers, batch)
 
 
 def validate(learner: Learner, sampler: EpisodeSampler, numbers: Tensor, *, batch: int = 32) -> float:
-    """Mean query accuracy after the last adaptation step only, for choosing between iterations."""
+    """Mean query accuracy, or error, after the last adaptation step only, for choosing between iterations."""
     return _over_batches(learner.final_accuracy, learner, sampler, numbers, batch).mean().item()
 
 

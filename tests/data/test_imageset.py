@@ -21,6 +21,23 @@ def test_sizes():
     assert images.counts().tolist() == [2, 2, 2]
 
 
+def test_vectors_are_standardised_by_feature():
+    rows = np.random.default_rng(0).normal(3, 7, (20, 4)).astype(np.float32)
+    vectors = ImageSet("rows", torch.from_numpy(rows)[:, :, None, None], torch.arange(20) % 2, ("a", "b"))
+    assert (vectors.is_vectors, vectors.channels, vectors.image_size) == (True, 4, (1, 1))
+    assert torch.equal(vectors.pixels(torch.arange(20)), vectors.images)
+    found = vectors.normalised_like(vectors).pixels(torch.arange(20)).flatten(1).numpy()
+    np.testing.assert_allclose(found, (rows - rows.mean(0)) / rows.std(0), atol=1e-5)
+    assert torch.equal(vectors.images.flatten(1), torch.from_numpy(rows))  # those at rest stay as they are
+
+
+def test_targets_go_along_and_are_of_the_digest():
+    targets = torch.rand(6, 1)
+    images = make(targets=targets)
+    assert torch.equal(images.subset(torch.tensor([4, 1])).targets, targets[[4, 1]])
+    assert images.digest != make().digest != make(targets=targets + 1).digest != images.digest
+
+
 @given(hnp.arrays(np.uint8, hnp.array_shapes(min_dims=4, max_dims=4, min_side=1, max_side=6)))
 @settings(max_examples=100, deadline=None)
 def test_channel_statistics_are_those_of_numpy(array):

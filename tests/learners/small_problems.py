@@ -73,6 +73,16 @@ def episodes(count: int = 2, *, size: int = 4, dtype: torch.dtype = torch.float6
     return Episode(*half(SHOTS), *half(QUERIES))
 
 
+def real_targets(batch: Episode) -> Episode:
+    """The same images with three real targets each: the mean brightness, and what a sine and a square make of it."""
+
+    def targets(x: Tensor) -> Tensor:
+        mean = x.flatten(2).mean(2)
+        return torch.stack([mean, 2 * torch.sin(3 * mean), mean.square() - 1], -1)  # (episodes, N, 3)
+
+    return Episode(batch.support_x, targets(batch.support_x), batch.query_x, targets(batch.query_x))
+
+
 def gradients(module: nn.Module) -> dict[str, Tensor]:
     """Gradients by name, zeros where there is none; the module's own are cleared."""
     found = {

@@ -24,8 +24,8 @@ def learned(learner: Learner) -> list[nn.Parameter]:
     return [parameter for group in learner.parameter_groups(0.1) for parameter in group["params"]]
 
 
-def test_all_ten_methods_are_registered():
-    trained = ["maml", "fomaml", "anil", "boil", "meta_sgd", "mamlpp", "reptile", "protonet"]
+def test_all_eleven_methods_are_registered():
+    trained = ["maml", "fomaml", "anil", "boil", "meta_sgd", "mamlpp", "reptile", "joint", "protonet"]
     assert [*trained, "features", "centroid"] == METHODS
 
 

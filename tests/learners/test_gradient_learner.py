@@ -4,17 +4,19 @@ from collections.abc import Callable
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
 from arelu_meta import activations, learners
 from arelu_meta.data.episodes import Episode
+from arelu_meta.errors import InputError
 from arelu_meta.kernels.recorded_step import RECORDINGS
 from arelu_meta.learners.gradient_learner import GradientLearner
 from arelu_meta.learners.inner_loop import InnerRule
 from arelu_meta.learners.learner import Learner
 from arelu_meta.training.meta import make_optimizer
-from tests.learners.small_problems import build, conv4, episodes, mnist_conv, own_net
+from tests.learners.small_problems import build, conv4, episodes, mnist_conv, own_net, real_targets
 
 RECORDED = ["maml", "fomaml", "anil", "boil", "meta_sgd"]
 RANDOM = {"rrelu"}
@@ -61,6 +63,21 @@ def test_the_same_bits(method: str, options: dict[str, object]):
     learner = check_the_same(method, lambda: conv4("arelu", torch.float32), batches_of(0, 1, 2, 3), **options)
     assert recordings(learner) == 1
     assert learner.recording_seconds > 0
+
+
+@pytest.mark.parametrize("method", ["maml", "fomaml"])
+def test_the_same_bits_of_a_regression(method: str):
+    batches = [real_targets(batch) for batch in batches_of(0, 1, 2)]
+    learner = check_the_same(method, lambda: conv4("arelu", torch.float32), batches, loss=F.mse_loss)
+    assert recordings(learner) == 1
+
+
+def test_real_targets_without_an_axis_of_outputs_are_refused():
+    """(N, 1) less (N,) would be (N, N), and its mean a number like any other."""
+    batch = real_targets(episodes())
+    flat = Episode(batch.support_x, batch.support_y[..., 0], batch.query_x, batch.query_y[..., 0])
+    with pytest.raises(InputError, match=r"real targets are \(2, 6\); give \(episodes, N, d\)"):
+        build("maml", own_net(), loss=F.mse_loss).meta_step(flat, progress=0.0)
 
 
 QUICK = {"relu", "maxout", "rrelu", "pau", "arelu", "gain_matched"}

@@ -4,8 +4,9 @@ load_user_data("birds/")        class folders, with train/validation/test above 
 load_user_data("birds.npz")     x, y or x_train, y_train, x_test, y_test
 as_image_set(load(), "birds")   of a function: (x, y), a dict of arrays, a torch Dataset or an ImageSet
 
-Arrays are x (N, H, W), (N, H, W, C) or (N, C, H, W) with 1 or 3 channels, uint8 or floats in [0, 1]; and y (N,), whole
-numbers from 0 on or strings.
+Arrays are x (N, H, W), (N, H, W, C) or (N, C, H, W) with 1 or 3 channels, uint8 or floats in [0, 1], or vectors (N, D)
+of any numbers; and y (N,), whole numbers from 0 on or strings. With `targets` (N,), real numbers, it is a regression:
+rows are points, and y says which function each belongs to.
 """
 
 import os
@@ -114,7 +115,7 @@ def from_arrays(
     (torch.Size([4, 3, 8, 8]), ('cat', 'dog'), [0, 1, 0, 1])
     """
     keys = _keys(arrays, name)
-    images = [to_images(_numpy(arrays[f"x{key}"]), f"{name}: x{key}") for key in keys.values()]
+    images = [_tensor(_numpy(arrays[f"x{key}"]), f"{name}: x{key}") for key in keys.values()]
     labels = [_numpy(arrays[f"y{key}"]) for key in keys.values()]
     if not sum(map(len, images)):
         raise InputError(f"{name} holds no images; give at least one of each class")
@@ -135,7 +136,29 @@ def from_arrays(
         class_names=names,
         subsets=subsets,
         provenance=provenance or Provenance(name),
+        targets=_targets(arrays, keys, images, name),
     )
+
+
+def _targets(arrays: Mapping[str, Any], keys: Mapping[str, str], images: list[Tensor], name: str) -> Tensor | None:
+    """Real targets (N, 1) of all subsets, of which all or none have them."""
+    found = [_numpy(arrays[f"targets{key}"]) for key in keys.values() if f"targets{key}" in arrays]
+    if not found:
+        return None
+    shapes, wanted = [y.reshape(-1).shape for y in found], [(len(x),) for x in images]
+    if shapes != wanted or any(y.dtype.kind not in "fiu" or not np.isfinite(y).all() for y in found):
+        given = ", ".join(f"{y.dtype} {y.shape}" for y in found)
+        raise InputError(f"{name}: targets are {given}; give one finite number for each of {wanted} rows")
+    return torch.from_numpy(np.concatenate([y.reshape(-1, 1) for y in found]).astype(np.float32))
+
+
+def _tensor(x: Array, name: str) -> Tensor:
+    """Bring an array of vectors to float32 (N, D, 1, 1), and any other to images."""
+    if x.ndim != 2:
+        return to_images(x, name)
+    if x.dtype.kind not in "fiu" or not x.shape[1] or not np.isfinite(x).all():
+        raise InputError(f"{name} is {x.dtype} {x.shape}; give vectors (N, D) of finite numbers")
+    return torch.from_numpy(x.astype(np.float32))[:, :, None, None]
 
 
 def to_images(x: Array, name: str) -> Tensor:
@@ -143,7 +166,7 @@ def to_images(x: Array, name: str) -> Tensor:
     if x.ndim == 3:
         x = x[:, None]
     if x.ndim != 4:
-        raise InputError(f"{name} is {x.shape}; give (N, H, W), (N, H, W, C) or (N, C, H, W)")
+        raise InputError(f"{name} is {x.shape}; give (N, H, W), (N, H, W, C) or (N, C, H, W), or vectors (N, D)")
     first, last = x.shape[1] in CHANNELS, x.shape[3] in CHANNELS
     if first == last:
         raise InputError(f"{name} is {x.shape}: which axis are the channels? give (N, C, H, W) with 1 or 3 of them")

@@ -80,9 +80,11 @@ def prepare(spec: AdaptSpec, *, root: str | None = None) -> PreparedAdaptation:
     """Read the images at the size the network takes, draw what is learned from, and build the network."""
     section, given = spec.network, spec.input
     options, read_size = dict(spec.data.dataset_options), 0
-    if data.is_path(spec.data.dataset):
+    from_torchvision = spec.data.dataset.startswith(data.TORCHVISION)
+    if data.is_path(spec.data.dataset) or from_torchvision:
         size = given.image_size or published_size(find_model(section.model))
-        if os.path.isdir(os.path.expanduser(spec.data.dataset)) and given.resize == "scale" and size:
+        files = from_torchvision or os.path.isdir(os.path.expanduser(spec.data.dataset))
+        if files and given.resize == "scale" and size:
             options.setdefault("image_size", size)
         read_size = int(options.get("image_size", 0))
     drawn = draw_supports(data.load(spec.data.dataset, root=root, **options), spec.data)

@@ -72,7 +72,7 @@ class FewShotModel:
 
         Args:
             support_x: support images, in any form that `prepare_images` takes.
-            support_y: their labels, 0 to ways - 1, (N,): a tensor, an array or a list.
+            support_y: their labels, 0 to ways - 1, (N,): a tensor, an array or a list; of a regression real numbers.
             steps: gradient steps instead of those of the training.
             lr: inner learning rate instead of that of the training.
 
@@ -86,12 +86,15 @@ class FewShotModel:
         """
         support = self.prepare(support_x, name="support images")
         try:
-            labels = torch.as_tensor(support_y)
+            labels = torch.as_tensor(support_y, dtype=torch.float32 if self.settings.regression else None)
         except (TypeError, ValueError, RuntimeError):
             raise InputError(f"support labels are {support_y!r:.80}; number the classes from 0") from None
         if labels.dim() != 1 or len(labels) != len(support) or not len(labels):
             shape = tuple(labels.shape)
             raise InputError(f"{len(support)} support images have labels {shape}; give one label each")
+        if self.settings.regression:
+            adapted = self.learner.adapt(support, labels.to(support.device).unsqueeze(1), steps=steps, lr=lr)
+            return AdaptedModel(self, adapted, 1)
         present = labels.unique().tolist()
         ways = len(present)
         if present != list(range(ways)):
@@ -238,12 +241,23 @@ class AdaptedModel:
     @torch.no_grad()
     def probabilities(self, query_x: Any) -> Tensor:
         """Answer query images, in any form that `prepare_images` takes, with probabilities on the CPU, (Q, ways)."""
+        if self.model.settings.regression:
+            raise InputError("this model answers with real numbers, not with classes; use `adapt(...).values(queries)`")
+        return self._answers(query_x)[:, : self.ways].softmax(-1).cpu()
+
+    @torch.no_grad()
+    def values(self, query_x: Any) -> Tensor:
+        """Answer the queries of a regression with real numbers on the CPU, (Q,)."""
+        if not self.model.settings.regression:
+            raise InputError("this model answers with classes; use `adapt(...).probabilities(queries)`")
+        return self._answers(query_x)[:, 0].cpu()
+
+    def _answers(self, query_x: Any) -> Tensor:
         query = self.model.prepare(query_x, name="query images")
         self.model.learner.network.eval()
         # Queries that see each other must stay together; the others go in chunks, so that memory stays bounded.
         chunks = [query] if self.model.transductive else query.split(QUERIES_AT_ONCE)
-        logits = torch.cat([self.adapted.logits(chunk) for chunk in chunks])
-        return logits[:, : self.ways].softmax(-1).cpu()
+        return torch.cat([self.adapted.logits(chunk) for chunk in chunks])
 
 
 def _load_pyfunc(path: str) -> "ServedFewShotModel":

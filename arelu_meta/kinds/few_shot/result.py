@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from arelu_meta.analysis.estimates import Estimate, mean_interval
+from arelu_meta.kinds.few_shot.measures import ACCURACY, MSE
 from arelu_meta.kinds.few_shot.spec import FewShotSpec
 from arelu_meta.kinds.results import HELD_OUT, UNVERIFIED, Result, block, trained_on, unusual_rows, where_to_look
 from arelu_meta.training.collapse import collapsed
@@ -18,15 +19,18 @@ PIXELS = {
     "unit": "in [0, 1], not standardised",
     "none": "as stored, 0 to 255",
 }
+FEATURES = {"standardise": "standardised by mean and deviation of the training vectors"}  # else as stored
+SHOWN_STEPS = (0, 1, 2, 3, 5, 10)  # of an error, whose digits take more room than those of an accuracy
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class FewShotResult(Result):
-    """A trained network and its accuracy on the fixed test episodes.
+    """A trained network and its accuracy on the fixed test episodes; of a regression, its mean squared error.
 
     `episodes` is (test_episodes, inner_steps + 1): the accuracy of every episode before adaptation and after every
     step, in the order of the fixed episodes, so that two runs can be compared pair by pair. `curves` holds the accuracy
     while training, by subset: (iteration, accuracy), of the training batches and, where it is measured, in validation.
+    `vectors` tells whether vectors were answered, not images.
     """
 
     spec: FewShotSpec
@@ -40,20 +44,21 @@ class FewShotResult(Result):
     train_seconds: float
     test_seconds: float
     recording_seconds: float
+    vectors: bool = False
 
     @property
     def test(self) -> Estimate:
-        """Test accuracy after the last step, with the 95 % interval over episodes."""
+        """Test accuracy (or error) after the last step, with the 95 % interval over episodes."""
         return mean_interval(self.episodes[:, -1])
 
     @property
     def headline(self) -> str:
-        """Test accuracy with its interval."""
-        return f"test accuracy {self.test.percent()}"
+        """Test accuracy, or error, with its interval."""
+        return f"test {self.spec.measure.name} {self.spec.measure.interval(self.test)}"
 
     @property
     def by_step(self) -> list[Estimate]:
-        """Test accuracy before adaptation and after each step."""
+        """Test accuracy, or error, before adaptation and after each step."""
         return [mean_interval(self.episodes[:, step]) for step in range(self.episodes.shape[1])]
 
     @property
@@ -72,16 +77,18 @@ class FewShotResult(Result):
 
     def report(self) -> str:
         """Say what was run, how well it adapts, against what, and where to look at it."""
-        spec, episode = self.spec, self.spec.episode
-        steps = "   ".join(f"{step}: {100 * estimate.mean:.1f}" for step, estimate in enumerate(self.by_step))
+        spec, measure = self.spec, self.spec.measure
         seen = "see each other through batch statistics (transductive)" if self.transductive else "judged one by one"
+        pixels = ("pixels", PIXELS[spec.fit.normalise])
         rows = [
-            ("test accuracy", f"{self.test.percent()}, 95 % interval over the episodes of this one network"),
-            ("by inner step", f"{steps}   (%)"),
-            ("chance", f"{100 * self.chance:.2f} %"),
-            ("held out", HELD_OUT[self.held_out]),
+            (
+                f"test {measure.name}",
+                f"{measure.interval(self.test)}, 95 % interval over the episodes of this one network",
+            ),
+            *self._step_rows(),
+            ("held out", HELD_OUT["functions" if measure is MSE else self.held_out]),
             ("queries", seen),
-            ("pixels", PIXELS[spec.fit.normalise]),
+            ("features", FEATURES.get(spec.fit.normalise, "as stored")) if self.vectors else pixels,
             *unusual_rows(spec),
         ]
         if collapse := self._collapse():
@@ -101,14 +108,28 @@ class FewShotResult(Result):
         rows += where_to_look(self.run_id, self.experiment_id, self.tracking_uri)
         goal = trained_on(spec.task, spec.data.dataset)
         title = (
-            f"{spec.network.activation} in {spec.network.backbone}: {episode.ways}-way {episode.shots}-shot "
-            f"{spec.training.method} on {goal}, protocol {spec.evaluation.protocol}, seed {spec.seed}"
+            f"{spec.network.activation} in {spec.network.backbone}: {spec.problem} {spec.training.method} on {goal}, "
+            f"protocol {spec.evaluation.protocol}, seed {spec.seed}"
         )
         return block(title, rows)
+
+    def _step_rows(self) -> list[tuple[str, str]]:
+        """The score by inner step: accuracies in a line beside chance, errors in lines of their own with intervals."""
+        if self.spec.measure is ACCURACY:
+            steps = "   ".join(f"{step}: {100 * estimate.mean:.1f}" for step, estimate in enumerate(self.by_step))
+            return [("by inner step", f"{steps}   (%)"), ("chance", f"{100 * self.chance:.2f} %")]
+        shown = {*SHOWN_STEPS, len(self.by_step) - 1}
+        return [
+            (f"after {step} steps" if step != 1 else "after 1 step", self.spec.measure.interval(estimate))
+            for step, estimate in enumerate(self.by_step)
+            if step in shown
+        ]
 
     def _collapse(self) -> str:
         """Say in one line that training collapsed, where it was best and where it ended, and what helps; else empty."""
         spec = self.spec
+        if spec.measure is not ACCURACY:
+            return ""  # there is no chance to fall back to
         judged = (  # accuracies of, episodes of one, fewest that are averaged, ways
             ("validation", spec.evaluation.validation_episodes, 1, spec.episode.ways),
             ("train", spec.training.meta_batch, 5, spec.episode.train_ways or spec.episode.ways),

@@ -3,6 +3,7 @@
 import copy
 import csv
 import io
+import math
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -17,23 +18,28 @@ from arelu_meta.activations.parameters import activation_values
 from arelu_meta.analysis.speed import speed_metrics
 from arelu_meta.console import progress
 from arelu_meta.data.episodes import Episode, EpisodeSampler
+from arelu_meta.data.imageset import ImageSet
 from arelu_meta.data.splits import Split
 from arelu_meta.errors import InputError
 from arelu_meta.kinds.execution import EpisodeExecution
+from arelu_meta.kinds.few_shot.measures import MSE
 from arelu_meta.kinds.few_shot.model import FewShotModel
 from arelu_meta.kinds.few_shot.result import FewShotResult
 from arelu_meta.kinds.few_shot.settings import LearnerSettings, build_learner
 from arelu_meta.kinds.few_shot.spec import FewShotSpec
-from arelu_meta.kinds.networks import check_logits
+from arelu_meta.kinds.networks import check_logits, check_vectors
 from arelu_meta.kinds.results import name_of
 from arelu_meta.kinds.session import Session, inputs_of_run, load_split, machine, open_session
 from arelu_meta.learners.gradient_learner import GradientLearner
 from arelu_meta.learners.learner import Learner
+from arelu_meta.pictures.adapted_curves import adapted_curves
 from arelu_meta.pictures.figures import activation_curves, training_curve
 from arelu_meta.runtime import processes
 from arelu_meta.seeding import generator, global_stream
 from arelu_meta.store.tracking import Tracker
 from arelu_meta.training.meta import evaluate, make_optimizer, meta_train, validate
+
+CURVES = 6  # test functions that are drawn
 
 
 @dataclass
@@ -41,7 +47,7 @@ class MetaTraining:
     """What training has come to: everything a resumed run needs beyond the spec and the learner's state."""
 
     done: int = 0
-    best: float = -1.0
+    best: float = math.nan
     best_state: dict[str, Tensor] = field(default_factory=dict)
     selected: int = 0
     curves: dict[str, list[tuple[int, float]]] = field(default_factory=lambda: {"train": []})
@@ -52,8 +58,12 @@ def run_few_shot(spec: FewShotSpec, execution: EpisodeExecution, bar: progress.B
     with machine(execution) as device:
         paper = spec.evaluation.protocol == "paper"  # nothing is selected, so all that is not tested trains
         root = execution.data_root or None
-        split = load_split(spec.data, root=root, shape=spec.fit, train_on_validation=paper).to(device)
+        split = load_split(spec.data, root=root, shape=spec.fit, train_on_validation=paper, real_targets=True).to(
+            device
+        )
         images, episode = split.train, spec.episode
+        check_targets(spec, images)
+        check_vectors(spec.network.backbone, images)
         sizes = {"train": {"ways": episode.train_ways or episode.ways, "queries": spec.train_queries}}
         tested = {"ways": episode.ways, "queries": episode.test_queries}
         sizes |= {"test": tested} if paper else {"validation": tested, "test": tested}
@@ -85,6 +95,14 @@ def run_few_shot(spec: FewShotSpec, execution: EpisodeExecution, bar: progress.B
             split=split,
         ) as session:
             return _train_and_test(spec, learner, samplers, split, session)
+
+
+def check_targets(spec: FewShotSpec, images: ImageSet) -> None:
+    """Refuse a loss that the labels or targets of a set do not fit."""
+    if spec.measure is MSE and images.targets is None:
+        raise InputError(f"{images.name} has classes and no real targets; leave `loss` mse out")
+    if spec.measure is not MSE and images.targets is not None:
+        raise InputError(f"{images.name} has real targets, one function a class; set `loss` to mse and `ways` to 1")
 
 
 def check_forward(network: nn.Module, example: Tensor) -> None:
@@ -120,15 +138,16 @@ def _train_and_test(
     if learners.entry(spec.training.method).needs_training:
         training = _train(spec, learner, samplers, fixed.get("validation"), session)
     train_seconds = session.seconds
-    chunks, accuracies = fixed["test"].split(60), list[Tensor]()
+    chunks, scores, measure = fixed["test"].split(60), list[Tensor](), spec.measure
     with session.bar("test", len(chunks)) as advance:
         for numbers in chunks:
-            accuracies.append(evaluate(learner, samplers["test"], numbers))
-            advance(f"accuracy {100 * torch.cat(accuracies)[:, -1].mean():.1f} %")
+            scores.append(evaluate(learner, samplers["test"], numbers))
+            advance(f"{measure.name} {measure.text(torch.cat(scores)[:, -1].mean().item())}")
     result = FewShotResult(
         spec=spec,
         network=learner.network,
-        episodes=torch.cat(accuracies).numpy(),
+        episodes=torch.cat(scores).numpy(),
+        vectors=split.train.is_vectors,
         held_out=split.held_out,
         verified=split.train.provenance.verified,
         transductive=learner.transductive,
@@ -145,6 +164,10 @@ def _train_and_test(
     )
     if processes.rank() == 0:
         _record(result, learner, split, training, session.tracker)
+        if isinstance(learner, GradientLearner) and split.train.targets is not None and split.train.channels == 1:
+            shown = samplers["test"].episodes(fixed["test"][:CURVES])
+            title = f"{spec.training.method} with {spec.network.activation}: test functions of {spec.task}"
+            session.tracker.log_figure(adapted_curves(learner, shown, title=title), "figures/adapted_curves.png")
     return result
 
 
@@ -160,7 +183,7 @@ def _train(
     optimizer = make_optimizer(learner, spec.training.outer_lr)
     random = generator(spec.seed, "episodes/train")
     next_episodes = _training_episodes(spec, samplers["train"], random)
-    checkpoint = session.checkpoint
+    checkpoint, measure = session.checkpoint, spec.measure
     if checkpoint is not None:
         learner.load_state(checkpoint["state"])
         optimizer.load_state_dict(checkpoint["optimizer"])
@@ -179,20 +202,20 @@ def _train(
             halve_lr_every=spec.training.halve_lr_every,
             outer_clip=spec.training.outer_clip,
         ):
-            values = {**step.metrics(), **activation_values(learner.network)}
+            values = {**step.metrics(measure.name), **activation_values(learner.network)}
             training.done = step.number
             training.curves["train"].append((step.number, step.accuracy))
             due = step.number % spec.evaluation.validate_every == 0 or step.number == iterations
             if due and validation is not None:
-                score = values["validation/accuracy"] = validate(learner, samplers["validation"], validation)
+                score = values[f"validation/{measure.name}"] = validate(learner, samplers["validation"], validation)
                 training.curves.setdefault("validation", []).append((step.number, score))
-                if score > training.best:
+                if measure.better(score, than=training.best):
                     training.best, training.selected = score, step.number
                     training.best_state = copy.deepcopy(state.state_dict())
             session.tracker.log_metrics(values, step.number)
             if due:
                 session.save(_checkpoint(training, state, optimizer, random))
-            advance(f"loss {step.loss:.3f}  accuracy {100 * step.accuracy:.1f} %")
+            advance(f"loss {step.loss:.3f}  {measure.name} {measure.text(step.accuracy)}")
     if validation is not None:
         state.load_state_dict(training.best_state)
     else:
@@ -222,35 +245,38 @@ def _training_episodes(spec: FewShotSpec, sampler: EpisodeSampler, random: torch
 
 
 def _record(result: FewShotResult, learner: Learner, split: Split, training: MetaTraining, tracker: Tracker) -> None:
-    """Store the final metrics, the accuracy of every test episode, the figures and the model."""
+    """Store the final metrics, the score of every test episode, the figures and the model."""
     spec, last, test = result.spec, result.spec.training.iterations, result.test
-    values = {"test/accuracy": test.mean, "test/n": test.n}
-    values |= {"test/accuracy_ci95_low": test.low, "test/accuracy_ci95_high": test.high}
+    name = spec.measure.name
+    values = {f"test/{name}": test.mean, "test/n": test.n}
+    values |= {f"test/{name}_ci95_low": test.low, f"test/{name}_ci95_high": test.high}
     values |= {"train/seconds": result.train_seconds, "test/seconds": result.test_seconds}
     if result.recording_seconds:
         values["train/recording_seconds"] = result.recording_seconds
     if spec.evaluation.protocol == "paper":
         values["paper/best_batch_accuracy"] = result.best_batch_accuracy
-    if training.done:
+    if training.done and spec.measure is not MSE:
         values["train/collapsed"] = float(result.collapsed)
     if result.collapsed:
         tracker.set_tags({"collapsed": "True"})
     by_step = [(step, estimate.mean) for step, estimate in enumerate(result.by_step)]
-    if len(by_step) > 1:
+    if spec.measure is MSE:
+        values |= {f"test/mse_step_{step}": error for step, error in by_step}
+    elif len(by_step) > 1:
         values |= speed_metrics("test/accuracy", by_step, "steps")
     tracker.log_metrics(values, last)
-    for step, accuracy in by_step:
-        tracker.log_metrics({"test/accuracy_by_inner_step": accuracy}, step)
+    for step, score in by_step:
+        tracker.log_metrics({f"test/{name}_by_inner_step": score}, step)
     # One row per test episode, in the fixed order, so that two runs can be compared pair by pair.
     table = io.StringIO()
     writer = csv.writer(table, lineterminator="\n")
     writer.writerow(["episode", *(f"step_{step}" for step in range(result.episodes.shape[1]))])
     writer.writerows([number, *(f"{value:.6f}" for value in row)] for number, row in enumerate(result.episodes))
     tracker.log_text(table.getvalue(), "test_episodes.csv")
-    title = f"{spec.network.activation} on {spec.task}, {spec.episode.ways}-way {spec.episode.shots}-shot"
+    title = f"{spec.network.activation} on {spec.task}, {spec.problem}"
     if training.done:
         tracker.log_figure(
-            training_curve(training.curves, title=title, ylabel="query accuracy"), "figures/training_curve.png"
+            training_curve(training.curves, title=title, ylabel=spec.measure.label), "figures/training_curve.png"
         )
     curves = activation_curves(result.network, title=f"learned activations: {title}")
     if curves is not None:

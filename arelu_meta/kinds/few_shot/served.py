@@ -36,6 +36,8 @@ class ServedFewShotModel:
             `answer_table`, a row per query; the classes are the names or numbers of `support_y`.
         """
         del params
+        if self.model.settings.regression:
+            raise InputError("this model is of a regression; use FewShotModel.load(...).adapt(x, y).values(queries)")
         given = list(inputs) if isinstance(inputs, Mapping) else type(inputs).__name__
         if not isinstance(inputs, Mapping) or set(PARTS) - set(inputs):
             raise InputError(f"the input is {given}; give a mapping of support_x, support_y and query_x")

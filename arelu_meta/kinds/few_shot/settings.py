@@ -21,7 +21,7 @@ class LearnerSettings:
     """A network and how it adapts to an episode.
 
     Args:
-        ways: outputs of the network: classes of an episode.
+        ways: outputs of the network: classes of an episode, or the one target of a regression.
         network: settings of backbone and activation, as in a spec.
         method: method of meta-learning.
         engine: what computes its inner loop.
@@ -39,6 +39,11 @@ class LearnerSettings:
     engine: str = "func"
     inner_loop: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def regression(self) -> bool:
+        """Whether answers are real numbers, not classes."""
+        return self.inner_loop.get("loss") == "mse"
+
     @classmethod
     def of(cls, spec: FewShotSpec) -> "LearnerSettings":
         """Take them from a spec."""
@@ -50,6 +55,8 @@ class LearnerSettings:
         training = values["training"]
         names = learners.entry(training["method"]).settings
         inner_loop = {name: training[name] for name in names if name in training}  # a setting may be newer than values
+        if training.get("loss", "cross_entropy") != "cross_entropy":  # which a method of one's own need not take
+            inner_loop["loss"] = training["loss"]
         return cls(values["episode"]["ways"], values["network"], training["method"], training["engine"], inner_loop)
 
     def values(self) -> dict[str, Any]:

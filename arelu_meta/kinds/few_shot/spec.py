@@ -6,6 +6,7 @@ from pydantic import Field, model_validator
 
 from arelu_meta import learners
 from arelu_meta.errors import InputError
+from arelu_meta.kinds.few_shot.measures import ACCURACY, MSE, EpisodeMeasure
 from arelu_meta.kinds.sections import (
     NONE_WORD,
     Count,
@@ -29,8 +30,8 @@ EngineName = Annotated[str, registered("engine", learners.engines.names, outside
 class EpisodeSection(Section):
     """The size of an episode."""
 
-    ways: Annotated[int, Field(ge=2)] = 5
-    """classes in an episode"""
+    ways: Count = 5
+    """classes in an episode; with loss mse 1, the function"""
     train_ways: Annotated[int | None, Field(ge=2), NONE_WORD] = None
     """classes in a training episode, when they are not as many; for methods without a head of fixed size"""
     shots: Count = 1
@@ -45,7 +46,7 @@ class EpisodeInputSection(ImageShapeSection):
     """How the images of episodes are made to fit the network."""
 
     normalise: Literal["standardise", "unit", "none"] = "standardise"
-    """pixels: standardise (mean and deviation of the training images), unit (in [0, 1]), none (0 to 255, as stored)"""
+    """pixels: standardise (mean and deviation of the training images), unit (in [0, 1]), none (as stored)"""
 
 
 class MetaTrainingSection(Section):
@@ -71,6 +72,8 @@ class MetaTrainingSection(Section):
     """bound on the norm of the inner gradients"""
     head: str = ""
     """path of the layer that anil moves and boil does not; empty: the last linear layer before the logits"""
+    loss: Literal["cross_entropy", "mse"] = "cross_entropy"
+    """of support and query: cross_entropy of classes, mse (mean squared error) of real targets"""
     outer_lr: Rate = 0.005
     """learning rate of the outer optimizer (Adam; plain SGD for reptile)"""
     halve_lr_every: OptionalCount = None
@@ -132,6 +135,7 @@ class FewShotSpec(Spec):
     left_out_at_default: ClassVar[frozenset[str]] = frozenset(
         (
             "training.head",
+            "training.loss",
             "training.episode_clip",
             "training.outer_clip",
             *(f"fit.{key}" for key in EpisodeInputSection.model_fields),
@@ -145,6 +149,20 @@ class FewShotSpec(Spec):
     network: NetworkSection = NetworkSection()
     training: MetaTrainingSection = MetaTrainingSection()
     evaluation: EvaluationSection = EvaluationSection()
+
+    @model_validator(mode="after")
+    def _loss_fits(self) -> "FewShotSpec":
+        ways, method = self.episode.ways, self.training.method
+        if self.training.loss == "cross_entropy":
+            if ways < 2:
+                raise InputError(f"ways = {ways} must be at least 2: one class cannot be told from others")
+        elif not learners.entry(method).by_gradient:
+            raise InputError(f"method {method!r} compares features of classes; with `loss` mse use `method='maml'`")
+        elif (ways, self.episode.train_ways) != (1, None):
+            raise InputError(f"ways = {ways}, but with `loss` mse an episode is one function; set `ways` to 1")
+        elif self.evaluation.protocol == "paper":
+            raise InputError("protocol 'paper' is that of published accuracies; with `loss` mse use `protocol='sound'`")
+        return self
 
     @model_validator(mode="after")
     def _method_can(self) -> "FewShotSpec":
@@ -176,6 +194,17 @@ class FewShotSpec(Spec):
         return super(FewShotSpec, self.model_copy(update={"training": training})).identity
 
     @property
+    def measure(self) -> EpisodeMeasure:
+        """What the run is judged by."""
+        return MSE if self.training.loss == "mse" else ACCURACY
+
+    @property
+    def problem(self) -> str:
+        """The episodes in words: `5-way 1-shot`."""
+        shots = f"{self.episode.shots}-shot"
+        return f"{shots} regression" if self.measure is MSE else f"{self.episode.ways}-way {shots}"
+
+    @property
     def train_queries(self) -> int:
         """Query images per class in training episodes; the published procedure takes as many as shots."""
         return self.episode.shots if self.evaluation.protocol == "paper" else self.episode.queries
@@ -184,13 +213,17 @@ class FewShotSpec(Spec):
         """Name the metrics of a run that can be judged, drawn or chosen by."""
         from arelu_meta.analysis.speed import speed_names  # and pandas, which reading a spec does without
 
-        tested = {"test/accuracy", "test/accuracy_by_inner_step"}
-        if learners.entry(self.training.method).by_gradient:
+        name, steps = self.measure.name, self.training.test_steps or self.training.inner_steps
+        tested = {f"test/{name}", f"test/{name}_by_inner_step"}
+        if self.measure is MSE:
+            tested |= {f"test/mse_step_{step}" for step in range(steps + 1)}
+        elif learners.entry(self.training.method).by_gradient:
             tested |= speed_names("test/accuracy", "steps")
         if not learners.entry(self.training.method).needs_training:
             return tested
-        extra = {"validation/accuracy"} if self.evaluation.protocol == "sound" else {"paper/best_batch_accuracy"}
-        trained = {"train/loss", "train/accuracy", "train/gradient_norm", "train/collapsed"}
+        extra = {f"validation/{name}"} if self.evaluation.protocol == "sound" else {"paper/best_batch_accuracy"}
+        trained = {"train/loss", f"train/{name}", "train/gradient_norm"}
+        trained |= {"train/collapsed"} if self.measure is ACCURACY else set()
         if learners.entry(self.training.method).by_gradient and self.training.episode_clip is not None:
             trained |= {"train/largest_episode_norm", "train/clipped_episodes"}
         return trained | tested | extra

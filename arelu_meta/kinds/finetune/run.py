@@ -11,7 +11,7 @@ from arelu_meta.kinds.classify.run import accuracy_measure, classifier_trainer
 from arelu_meta.kinds.execution import Execution
 from arelu_meta.kinds.finetune.result import FineTuneResult
 from arelu_meta.kinds.finetune.spec import NO_WEIGHTS, FineTuneSpec
-from arelu_meta.kinds.session import divide, machine
+from arelu_meta.kinds.session import divide, machine, reader_options
 from arelu_meta.kinds.supervised import Prepared, run_supervised
 from arelu_meta.pretrained.assembly import Assembled, assemble, check_memory, check_takes, fit_to_inputs
 from arelu_meta.runtime.hardware import available_memory
@@ -52,7 +52,7 @@ def run_finetune(spec: FineTuneSpec, execution: Execution, bar: progress.Bar) ->
 
 def prepare(spec: FineTuneSpec, *, root: str | None = None) -> tuple[Split, Assembled]:
     """Read and divide the images, put the network together for them, and bring them to what it takes."""
-    images = data.load(spec.data.dataset, root=root, **spec.data.dataset_options)
+    images = data.load(spec.data.dataset, root=root, **reader_options(spec.data, spec.input.image_size))
     if len(images.class_names) < 2:
         raise InputError(f"{images.name} has one class, {images.class_names[0]!r}; a classifier needs two or more")
     split = divide(images, spec.data)

@@ -78,8 +78,10 @@ def _small(episodes: Episode, images: int) -> Episode:
 
     def half(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         rows = torch.linspace(0, x.shape[1] - 1, min(images, x.shape[1])).round().long()
-        few, labels = x[[0, -1]][:, rows], y[[0, -1]][:, rows]
-        return few.double() if few.is_floating_point() else few, labels
+        few, labels = (
+            half.double() if half.is_floating_point() else half for half in (x[[0, -1]][:, rows], y[[0, -1]][:, rows])
+        )
+        return few, labels
 
     support, query = episodes.tensors()[:2], episodes.tensors()[2:]
     return Episode(*half(*support), *half(*(query if query[0].shape[1] else support)))

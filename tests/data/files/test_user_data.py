@@ -220,6 +220,25 @@ def test_npz_parts_and_names(tmp_path):
     assert np.array_equal(images.images.numpy(), X)
 
 
+def test_vectors(tmp_path):
+    """Any numbers, as they are: (N, D) becomes D channels of one pixel."""
+    rows = np.random.default_rng(0).normal(50, 1000, (6, 4))
+    np.savez(tmp_path / "mine.npz", x=rows, y=np.array(["b", "a"] * 3))
+    vectors = load_user_data(tmp_path / "mine.npz")
+    assert vectors.is_vectors
+    assert vectors.labels.tolist() == [1, 0] * 3
+    np.testing.assert_allclose(vectors.images.flatten(1), rows, rtol=1e-6)
+    assert vectors.targets is None
+
+
+def test_targets_of_all_parts(tmp_path):
+    arrays = {
+        f"{what}_{part}": np.arange(3) + 10 * i for i, part in enumerate(("train", "test")) for what in ("y", "targets")
+    }
+    np.savez(tmp_path / "mine.npz", x_train=np.ones((3, 2)), x_test=np.zeros((3, 2)), **arrays)
+    assert load_user_data(tmp_path / "mine.npz").targets.tolist() == [[0], [1], [2], [10], [11], [12]]
+
+
 @pytest.mark.parametrize(
     ("arrays", "fragment"),
     [
@@ -230,7 +249,23 @@ def test_npz_parts_and_names(tmp_path):
         ({"x": np.full((1, 8, 8), np.nan), "y": np.zeros(1, int)}, "values from nan to nan"),
         ({"x": X.astype(int) - 1, "y": np.zeros(6, int)}, "values from -1 to"),
         ({"x": X[:, :2], "y": np.zeros(6, int)}, "which axis are the channels?"),
-        ({"x": X[0, 0], "y": np.zeros(8, int)}, "give (N, H, W), (N, H, W, C) or (N, C, H, W)"),
+        ({"x": X[0, 0, 0], "y": np.zeros(8, int)}, "give (N, H, W), (N, H, W, C) or (N, C, H, W), or vectors (N, D)"),
+        (
+            {"x": np.array([["a", "b"]]), "y": np.zeros(1, int)},
+            "x is <U1 (1, 2); give vectors (N, D) of finite numbers",
+        ),
+        ({"x": np.full((2, 3), np.inf), "y": np.zeros(2, int)}, "give vectors (N, D) of finite numbers"),
+        ({"x": np.zeros((2, 0)), "y": np.zeros(2, int)}, "x is float64 (2, 0); give vectors (N, D)"),
+        ({"x": np.zeros((2, 3)), "y": np.zeros(3, int)}, "x holds 2 images, but y is (3,)"),
+        (
+            {"x_train": np.zeros((2, 3)), "y_train": [0, 1], "x_test": np.zeros((2, 4)), "y_test": [0, 1]},
+            "x_test is (2, 4, 1, 1), but the first (2, 3, 1, 1); make sizes equal",
+        ),
+        (
+            {"x": np.zeros((2, 3)), "y": [0, 1], "targets": np.zeros(3)},
+            "targets are float64 (3,); give one finite number",
+        ),
+        ({"x": np.zeros((2, 3)), "y": [0, 1], "targets": [0, np.nan]}, "give one finite number for each"),
         ({"images": X, "y": np.zeros(6, int)}, "mine holds images, y; give x and y, or x_train"),
         ({"x_test": X, "y_test": np.zeros(6, int)}, "give x and y, or x_train"),
     ],

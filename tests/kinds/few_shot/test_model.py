@@ -54,6 +54,7 @@ METHODS = {
     "meta_sgd": {"method": "meta_sgd"},
     "mamlpp": {"method": "mamlpp"},
     "reptile": {"method": "reptile"},
+    "joint": {"method": "joint"},
     "protonet": {"method": "protonet"},
     "features": {"method": "features"},
     "centroid": {"method": "centroid"},

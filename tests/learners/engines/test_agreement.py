@@ -1,7 +1,10 @@
 """Three engines, one answer: the same meta-gradient in float64 for every activation, and the same training curve."""
 
+import copy
+
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from arelu_meta import activations, learners
@@ -17,6 +20,7 @@ from tests.learners.small_problems import (
     gradients,
     mnist_conv,
     own_net,
+    real_targets,
 )
 
 METHODS = ["maml", "fomaml", "anil", "boil"]
@@ -73,6 +77,43 @@ def test_every_norm_of_conv4(method, norm):
 @pytest.mark.parametrize("method", METHODS)
 def test_mnist_conv(method):
     assert_agreement(meta_gradients(method, mnist_conv("prelu"), episodes(size=28), inner_steps=1))
+
+
+def own_loss(predictions: Tensor, targets: Tensor) -> Tensor:
+    return F.huber_loss(predictions, targets, delta=0.5)
+
+
+@pytest.mark.parametrize("loss", [F.mse_loss, own_loss])
+@pytest.mark.parametrize("method", [*METHODS, "joint", "meta_sgd", "mamlpp", "reptile"])
+def test_real_targets(method, loss):
+    """Regression, by a loss that is computed for all episodes at once and by one of a user's own."""
+    batch = real_targets(episodes(3))
+    assert_agreement(meta_gradients(method, own_net("arelu"), batch, loss=loss, inner_lr=0.2))
+
+
+@pytest.mark.parametrize("engine", ["vectorised", "looped", "higher", "learn2learn"])
+def test_the_agreed_gradient_of_a_regression_is_the_right_one(engine):
+    """Against central differences of the mean squared error, computed here by hand: two steps, then the queries."""
+    network, batch, rate = own_net("tanh").eval(), real_targets(episodes()), 0.2
+    learner("maml", network, engines("maml")[engine], inner_lr=rate, loss=F.mse_loss).meta_step(batch, progress=0.0)
+    found = gradients(network)
+
+    def loss() -> float:
+        total = 0.0
+        for episode in batch:
+            adapted = copy.deepcopy(network)
+            for _ in range(2):
+                error = (adapted(episode.support_x) - episode.support_y).square().mean()
+                slopes = torch.autograd.grad(error, list(adapted.parameters()))
+                with torch.no_grad():
+                    for parameter, slope in zip(adapted.parameters(), slopes, strict=True):
+                        parameter -= rate * slope
+            total += (adapted(episode.query_x) - episode.query_y).square().mean().item()
+        return total / len(batch)
+
+    for name, parameter in network.named_parameters():
+        slopes = central_differences(loss, parameter, most=2)
+        assert torch.allclose(found[name].view(-1)[:2], slopes, rtol=1e-5, atol=1e-9), name
 
 
 @pytest.mark.parametrize("method", METHODS)
