@@ -40,10 +40,14 @@ class ActivationEntry(Entry):
     parameters: int = 0
     group: Group = "own"
     source: str = ""
+    per_channel: bool = False
+    """whether a layer has numbers for each of its channels; `parameters` are then those of one channel"""
 
 
-def _entry(group: Group, name: str, target: str, parameters: int, summary: str, source: str = "") -> ActivationEntry:
-    return ActivationEntry(name, target, summary, parameters, group, source)
+def _entry(
+    group: Group, name: str, target: str, parameters: int, summary: str, source: str = "", per_channel: bool = False
+) -> ActivationEntry:
+    return ActivationEntry(name, target, summary, parameters, group, source, per_channel)
 
 
 _OURS = "arelu_meta.activations"
@@ -127,6 +131,42 @@ _REGISTRY.add(
         2,
         "sign-based attention, added to any base",
         "Chen 2020, arXiv 2006.13858",
+    ),
+    _entry(
+        "learnable",
+        "arelu_channel",
+        f"{_OURS}.arelu_channel:AReLUChannel",
+        2,
+        "arelu with a and b for each channel",
+        "Chen 2020, arXiv 2006.13858",
+        per_channel=True,
+    ),
+    _entry(
+        "learnable",
+        "acon_c",
+        f"{_OURS}.acon:ACONC",
+        3,
+        "smooth maximum of p x and q x, for each channel",
+        "Ma 2021, arXiv 2009.04759",
+        per_channel=True,
+    ),
+    _entry(
+        "learnable",
+        "meta_acon",
+        f"{_OURS}.acon:MetaACON",
+        4,
+        "acon_c whose sharpness comes from the image",
+        "Ma 2021, arXiv 2009.04759",
+        per_channel=True,
+    ),
+    _entry(
+        "learnable",
+        "dynamic_relu",
+        f"{_OURS}.dynamic_relu:DynamicReLU",
+        10,
+        "larger of two lines that the image chooses",
+        "Chen 2020, arXiv 2003.10027",
+        per_channel=True,
     ),
     _entry("control", "identity", "torch.nn:Identity", 0, "x: what the network does without an activation"),
     _entry(
