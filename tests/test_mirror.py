@@ -8,6 +8,8 @@ from pathlib import Path
 
 # Modules without a test file of their own, and the one that tests them instead.
 ELSEWHERE = {
+    # The registry of activations.
+    "activations/listed.py": "activations/test_init.py",
     # Held side by side to one set of demands, beside torchvision's and timm's networks.
     "backbones/conv_block.py": "backbones/test_conv4.py",
     "backbones/mobilenet.py": "backbones/test_cifar_networks.py",

@@ -71,7 +71,7 @@ def old_slope(site: CallSite) -> Tensor:
 def start_like(new: nn.Module, slope: Tensor, options: dict[str, Any]) -> None:
     """Set the new activation to `slope` below zero and 1 above, as nearly as it can; what `options` sets stays."""
     mean = 0.0 if slope.is_meta else float(slope.mean())
-    if type(new) in (AReLU, AReLUChannel):
+    if type(new) is AReLU or isinstance(new, AReLUChannel):
         if "alpha" not in options:
             margin = _MARGINS[new.clamp]
             alpha = min(max(mean, ALPHA_LOW + margin), ALPHA_HIGH - margin)
