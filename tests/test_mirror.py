@@ -55,6 +55,7 @@ ACROSS = {
     "learners/test_norm_statistics.py": "norms under every method",
     "learners/test_torch_operations.py": "torch's functions under vmap",
     "pretrained/test_efficientnet_lite0.py": "a real pretrained network from end to end",
+    "pretrained/test_timm_families.py": "families of timm from end to end",
     "surgery/test_networks_of_others.py": "networks that cannot be traced as a whole",
     "test_house.py": "the sizes of the package",
     "test_docs.py": "the pages of the documentation run",

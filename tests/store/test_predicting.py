@@ -1,5 +1,7 @@
 """Stored classifiers in use: files, folders and arrays give the answers of the network itself."""
 
+import base64
+import json
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,6 +22,7 @@ from arelu_meta.kinds.adapt.spec import AdaptSpec
 from arelu_meta.kinds.segment.spec import SegmentSpec
 from arelu_meta.store.marking import SegmentationModel
 from arelu_meta.store.predicting import LoadedModel, Predictions, load_model
+from tests.scoring_server import post_inputs, serving
 from tests.supervised_runs import ADAPT, SEGMENT, classify_spec
 from tests.tiny_images import DIGITS
 from tests.tiny_model import tiny_model
@@ -76,6 +79,25 @@ def test_files_are_answered_as_the_network_of_the_run_does(stored, kind):
     array = model.predict(images.images[numbers].permute(0, 2, 3, 1).numpy())
     np.testing.assert_allclose(array["probability"], table["probability"], rtol=1e-4, atol=1e-5)
     assert list(array.columns) == ["class", "probability", "runner_up", "runner_up_probability"]
+
+
+@pytest.mark.slow
+def test_mlflow_serves_an_adaptation(stored, tmp_path):
+    """Image files in base64, of a size of their own, and arrays; what is wrong is answered in one line."""
+    folder, results = stored
+    files = sorted((folder / "new").rglob("*.png"))[:5]
+    arrays = [np.asarray(Image.open(file))[None].tolist() for file in files]
+    expected = load_model(results["adapt"].run_id).predict(files)
+    with serving(f"runs:/{results['adapt'].run_id}/model", tmp_path / "server.log") as address:
+        for request in ([base64.b64encode(file.read_bytes()).decode() for file in files], arrays):
+            status, answer = post_inputs(address, request)
+            assert status == 200, answer
+            rows = json.loads(answer)["predictions"]
+            assert [row["class"] for row in rows] == expected["class"].tolist()
+            np.testing.assert_allclose([row["probability"] for row in rows], expected["probability"], rtol=1e-4)
+        status, answer = post_inputs(address, ["no image"])
+        assert status == 400
+        assert json.loads(answer)["message"].startswith("images 0 is text and no base64; give images")
 
 
 def test_run_uri_and_folders_are_one_model(stored, tmp_path):
