@@ -59,10 +59,10 @@ def _sections() -> Iterable[str]:
         if files:
             yield _section(f"{kind}s", ("", ""), files)
     yield _section(
-        "activations (trainable parameters per layer)",
+        "activations (trainable parameters per layer; +: and more with more channels)",
         ("activation", "group", "parameters", "what it computes", "source"),
         [
-            (entry.name, entry.group, str(entry.parameters), entry.summary, entry.source)
+            (entry.name, entry.group, f"{entry.parameters}{'+' * entry.per_channel}", entry.summary, entry.source)
             for entry in activations.entries()
             if not entry.origin
         ],

@@ -8,6 +8,8 @@ from pathlib import Path
 
 # Modules without a test file of their own, and the one that tests them instead.
 ELSEWHERE = {
+    # The registry of activations.
+    "activations/listed.py": "activations/test_init.py",
     # Held side by side to one set of demands, beside torchvision's and timm's networks.
     "backbones/conv_block.py": "backbones/test_conv4.py",
     "backbones/mobilenet.py": "backbones/test_cifar_networks.py",
@@ -56,6 +58,7 @@ ACROSS = {
     "learners/test_norm_statistics.py": "norms under every method",
     "learners/test_torch_operations.py": "torch's functions under vmap",
     "pretrained/test_efficientnet_lite0.py": "a real pretrained network from end to end",
+    "pretrained/test_timm_families.py": "families of timm from end to end",
     "surgery/test_networks_of_others.py": "networks that cannot be traced as a whole",
     "faults/test_code_in_models.py": "models, runs and tasks with code in them",
     "test_house.py": "the sizes of the package",

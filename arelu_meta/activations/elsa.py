@@ -5,6 +5,7 @@ from torch import Tensor, fx, nn
 
 from arelu_meta import activations
 from arelu_meta.activations.arelu import ALPHA_START, BETA_START, Clamp, SlopeParameters
+from arelu_meta.errors import InputError
 from arelu_meta.kernels.two_slopes import two_slopes
 
 fx.wrap("two_slopes")
@@ -35,6 +36,10 @@ class ELSA(SlopeParameters):
     ) -> None:
         super().__init__(alpha, beta, clamp)
         self.base: nn.Module | None = None if base is None else activations.build(base)
+        if getattr(self.base, "input_multiple", 1) != 1:
+            raise InputError(
+                f"{base!r} has fewer outputs than inputs, to which no attention can be added; choose another"
+            )
 
     def forward(self, x: Tensor) -> Tensor:
         """Apply the attention and add the base."""

@@ -11,6 +11,8 @@ from torch.nn import Parameter
 
 from arelu_meta.activations import ACTIVATION_MARK
 
+LISTED = 16  # numbers of one parameter that are shown one by one
+
 
 def is_activation(module: nn.Module) -> bool:
     """Tell a module that `activations.build` made, or a `torch.nn.PReLU` of anyone's, from other layers."""
@@ -86,6 +88,8 @@ def parameter_groups(
 def activation_values(model: nn.Module) -> dict[str, float]:
     """Every learned activation number by layer: `activation/block1.2.alpha`, vectors with their index.
 
+    Of more than 16 numbers, such as one for each channel, the smallest, the mean and the largest.
+
     >>> from arelu_meta import activations
     >>> activation_values(nn.Sequential(activations.build("prelu")))
     {'activation/0.weight': 0.25}
@@ -93,6 +97,10 @@ def activation_values(model: nn.Module) -> dict[str, float]:
     values: dict[str, float] = {}
     for name, parameter in activation_parameters(model).items():
         numbers = parameter.detach().flatten().tolist()
+        if len(numbers) > LISTED:  # of each channel, or weights
+            ends = {"min": min(numbers), "mean": sum(numbers) / len(numbers), "max": max(numbers)}
+            values.update({f"activation/{name}.{key}": number for key, number in ends.items()})
+            continue
         keys = [name] if len(numbers) == 1 else [f"{name}.{index}" for index in range(len(numbers))]
         values.update({f"activation/{key}": number for key, number in zip(keys, numbers, strict=True)})
     return values

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from arelu_meta import activations
 from arelu_meta.activations import Activation
+from arelu_meta.activations.channels import fit_channels
 from arelu_meta.backbones.conv_block import input_multiple
 from arelu_meta.errors import DivergedError
 from arelu_meta.seeding import global_stream
@@ -111,7 +112,7 @@ def adapt_tabular(
     with global_stream(seed, "weights"):
         act = activations.build(activation)
         first = nn.Linear(support_x.shape[1], hidden * input_multiple(act))
-        network = nn.Sequential(first, act, nn.Linear(hidden, ways))
+        network = fit_channels(nn.Sequential(first, act, nn.Linear(hidden, ways)), rows[:2])
     network.double().eval()  # random slopes (RReLU) at their mean, as in tests
     optimizer = torch.optim.Adam(network.parameters(), lr=lr)
     with torch.enable_grad():

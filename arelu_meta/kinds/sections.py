@@ -41,7 +41,12 @@ def registered(kind: str, names: Callable[[], list[str]], *, outside: Callable[[
     return AfterValidator(check)
 
 
-ActivationName = Annotated[str, registered("activation", activations.names, outside=is_target)]
+def outside_activation(name: str) -> bool:
+    """Whether a name that is not registered is a place in a package, or an activation over a base: `elsa(gelu)`."""
+    return is_target(name) or activations.is_composed(name)
+
+
+ActivationName = Annotated[str, registered("activation", activations.names, outside=outside_activation)]
 BackboneName = Annotated[str, registered("backbone", partial(backbones.names, "classification"), outside=is_target)]
 SegmentationBackboneName = Annotated[
     str, registered("backbone", partial(backbones.names, "segmentation"), outside=is_target)

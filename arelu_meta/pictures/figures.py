@@ -14,6 +14,7 @@ from matplotlib.ticker import MaxNLocator
 from torch import nn
 
 from arelu_meta.activations.arelu import SlopeParameters
+from arelu_meta.activations.channels import ChannelActivation
 from arelu_meta.activations.parameters import activation_modules
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -74,14 +75,16 @@ def rate_figure(
 
 @torch.no_grad()
 def activation_curves(network: nn.Module, *, title: str, limit: float = 3.0) -> Figure | None:
-    """Draw every layer's activation as learned, on [-limit, limit]; None without element-wise ones.
+    """Draw every layer's activation as learned, on [-limit, limit]; None without any of one curve.
 
     Where alpha and beta are learned, the shaded region is the range of all curves that they can reach.
     """
     figure = Figure(figsize=(6, 4), layout="constrained")
     axes = figure.subplots()
     modules = {
-        name: module for name, module in activation_modules(network).items() if not hasattr(module, "input_multiple")
+        name: module
+        for name, module in activation_modules(network).items()
+        if not hasattr(module, "input_multiple") and not any(isinstance(m, ChannelActivation) for m in module.modules())
     }
     if not modules:
         return None

@@ -95,7 +95,8 @@ def assemble(
     found = _find_head(network, sized, named=head)
     inputs, of_target = with_statistics(sized, normalise=normalise, mean=mean, std=std)
     named = (activation, activation_options or {}, images if read.state and found else None)  # features: no answers
-    report, agreement = _swap(network, *named, inputs, resize, preserve=preserve)
+    with global_stream(seed, "activations"):
+        report, agreement = _swap(network, *named, inputs, resize, preserve=preserve)
     found = _new_head(network, inputs, found, classes=len(images.class_names), seed=seed, check=bool(head))
     return Assembled(network.train(), inputs, found, read, report, agreement, of_target)
 
@@ -269,13 +270,13 @@ def _swap(
     if activation == "own":
         return None, None
     if images is None:
-        return swap(network, activation, preserve=preserve, **options), None
+        return swap(network, activation, preserve=preserve, example=noise(inputs, 2), **options), None
     numbers = torch.linspace(0, len(images) - 1, min(COMPARED, len(images))).long()  # spread over the set
     some = fit_to_inputs(images.subset(numbers), inputs, resize=resize)
     x = some.pixels(torch.arange(len(some), device=some.device)).cpu()  # (n, C, H, W)
     with torch.no_grad():
         before = network.eval()(x).argmax(1)
-    report = swap(network, activation, preserve=preserve, **options)
+    report = swap(network, activation, preserve=preserve, example=x, **options)
     with torch.no_grad():
         return report, (network.eval()(x).argmax(1) == before).float().mean().item()
 

@@ -7,6 +7,7 @@ reads. MLflow's pyfunc takes raw images (`served.py`). No pickle anywhere; readi
 """
 
 import copy
+import json
 import os
 import re
 import shutil

@@ -23,6 +23,7 @@ from torch import Tensor, fx, nn
 
 from arelu_meta.activations.apl import APL
 from arelu_meta.activations.arelu import ALPHA_HIGH, ALPHA_LOW, AReLU, raw_alpha
+from arelu_meta.activations.arelu_channel import AReLUChannel
 from arelu_meta.activations.clamped import Clamped
 from arelu_meta.activations.comb import Comb, CombPaper
 from arelu_meta.activations.controls import AReLUFrozen, AReLUUnit, ReLUGain
@@ -70,7 +71,7 @@ def old_slope(site: CallSite) -> Tensor:
 def start_like(new: nn.Module, slope: Tensor, options: dict[str, Any]) -> None:
     """Set the new activation to `slope` below zero and 1 above, as nearly as it can; what `options` sets stays."""
     mean = 0.0 if slope.is_meta else float(slope.mean())
-    if type(new) is AReLU:
+    if type(new) is AReLU or isinstance(new, AReLUChannel):
         if "alpha" not in options:
             margin = _MARGINS[new.clamp]
             alpha = min(max(mean, ALPHA_LOW + margin), ALPHA_HIGH - margin)

@@ -2,13 +2,15 @@
 
 import copy
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Any, Literal
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from arelu_meta import activations
+from arelu_meta.activations.channels import fit_channels, unfitted
 from arelu_meta.activations.clamped import Clamped, clamp_output
 from arelu_meta.errors import InputError
 from arelu_meta.kernels.module_internals import move_call_hooks
@@ -35,6 +37,7 @@ def swap(
     where: Where = None,
     preserve: bool = False,
     parts: Literal["auto"] | None = None,
+    example: Tensor | None = None,
     **options: Any,
 ) -> SwapReport:
     """Replace activations in place, one new module per call site.
@@ -47,6 +50,8 @@ def swap(
         preserve: start where the old ones were, as nearly as possible; fold a gain into the next layer if exact
         parts: "auto": of a network that cannot be traced, swap the largest parts that can be proved, leave the rest
             as it is, and report both; None: refuse such a network
+        example: an input of the network, (2, C, H, W) for example, on which activations with numbers for each channel
+            count these; None: refuse such an activation
         options: options of the new activation
 
     Returns:
@@ -64,9 +69,11 @@ def swap(
     class_may_apply.cache_clear()  # classes may have changed since
     syntax_of.cache_clear()
     types = types_to_replace(from_, to)
-    _check_swappable(model, activations.build(to, **options), to)
+    _check_swappable(model, activations.build(to, **options), to, example)
     try:
-        return _swap_parts(model, whole(model, types), types, to, where, preserve, options)
+        return _with_channels(
+            model, _swap_parts(model, whole(model, types), types, to, where, preserve, options), example
+        )
     except UnprovedError as error:
         found = find_parts(model, types, error)
         if not found.sites:
@@ -75,7 +82,21 @@ def swap(
             raise InputError(
                 f'{error}; give `parts="auto"` to swap the {len(found.sites)} that can be proved'
             ) from None
-    return _swap_parts(model, found, types, to, where, preserve, options)
+    return _with_channels(model, _swap_parts(model, found, types, to, where, preserve, options), example)
+
+
+def _with_channels(model: nn.Module, report: SwapReport, example: Tensor | None) -> SwapReport:
+    """Give activations with numbers for each channel as many as there are, and count these in the report."""
+    if example is None or not unfitted(model):
+        return report
+    try:
+        fit_channels(model, example)
+    except InputError:
+        restore(model, report)
+        raise
+    modules = dict(model.named_modules(remove_duplicate=False))
+    counts = {site.name: sum(value.numel() for value in modules[site.name].parameters()) for site in report.sites}
+    return replace(report, sites=tuple(replace(site, parameters=counts[site.name]) for site in report.sites))
 
 
 def _swap_parts(
@@ -164,13 +185,17 @@ def restore(model: nn.Module, report: SwapReport) -> None:
             move_call_hooks(replaced, old.train(home.training))
 
 
-def _check_swappable(model: nn.Module, new: nn.Module, to: activations.Activation) -> None:
+def _check_swappable(model: nn.Module, new: nn.Module, to: activations.Activation, example: Tensor | None) -> None:
     """Refuse an activation that needs other layers, and a network that hides its forward pass."""
     multiple = getattr(new, "input_multiple", 1)
     if multiple != 1:
         raise InputError(
             f"{to!r} takes {multiple} inputs per output, so it cannot stand where the layer before has one; "
             "build the network with it instead"
+        )
+    if unfitted(new) and example is None:
+        raise InputError(
+            f"{to!r} has numbers for each channel; give an input of the network as `example` to count them"
         )
     if module_type(model) is not None:
         raise InputError(f"the network is a single {type(model).__name__}; put it into an nn.Sequential to swap it")

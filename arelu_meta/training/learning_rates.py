@@ -24,24 +24,42 @@ def layer_groups(
 
     A layer is a top-level child of the network that has parameters, in the order in which it was built; of a plain
     sequence (torchvision's `features`, a stage) each convolution, linear layer or block is one, with the norms and
-    activations behind it. Activation parameters have a multiple of their layer's rate and a weight decay of their
-    own. Schedules start from `base_lr`.
+    activations behind it. Where rates decay, networks of timm have timm's layers instead (`group_matcher`), and what
+    timm decays no weights of (`no_weight_decay`, biases, norms) has no weight decay: the groups of
+    `timm.optim.param_groups_layer_decay`. Activation parameters have a multiple of their layer's rate and a weight
+    decay of their own. Schedules start from `base_lr`.
     """
     of_activations = set(activation_parameters(network))
-    layer_of = _layer_of_parameters(network, of_activations)
-    layers = list(dict.fromkeys(layer_of.values()))
-    groups: list[dict[str, Any]] = []
-    for depth, layer in enumerate(layers):
-        rate = lr * layer_decay ** (len(layers) - 1 - depth)
-        members = [(name, parameter) for name, parameter in network.named_parameters() if layer_of[name] == layer]
-        weights = [parameter for name, parameter in members if name not in of_activations]
-        activations = [parameter for name, parameter in members if name in of_activations]
-        if weights:
-            groups.append({"params": weights, "lr": rate, "base_lr": rate, "weight_decay": weight_decay})
-        if activations:
-            rate *= activation_lr_multiplier
-            groups.append({"params": activations, "lr": rate, "base_lr": rate, "weight_decay": activation_weight_decay})
-    return groups
+    undecayed = frozenset[str]()
+    if layer_decay != 1 and hasattr(network, "group_matcher"):
+        layer_of, undecayed = _layers_of_timm(network)
+    else:
+        names = _layer_of_parameters(network, of_activations)
+        order = {layer: number for number, layer in enumerate(dict.fromkeys(names.values()))}
+        layer_of = {name: order[layer] for name, layer in names.items()}
+    last = max(layer_of.values(), default=0)
+    groups: dict[tuple[int, int], dict[str, Any]] = {}
+    for name, parameter in network.named_parameters():
+        layer = layer_of.get(name, last)
+        rate, decay, kind = lr * layer_decay ** (last - layer), weight_decay, 0
+        if name in of_activations:
+            rate, decay, kind = rate * activation_lr_multiplier, activation_weight_decay, 2
+        elif name in undecayed:
+            decay, kind = 0.0, 1
+        new = {"params": [], "lr": rate, "base_lr": rate, "weight_decay": decay}
+        groups.setdefault((layer, kind), new)["params"].append(parameter)
+    return [groups[key] for key in sorted(groups)]
+
+
+def _layers_of_timm(network: nn.Module) -> tuple[dict[str, int], frozenset[str]]:
+    """Give the layer of each parameter of a network of timm by timm's own patterns, and those without weight decay."""
+    from timm.models import group_parameters
+
+    any_network: Any = network  # torch's modules have no such methods
+    layers = group_parameters(network, any_network.group_matcher(coarse=False), reverse=True)
+    listed = any_network.no_weight_decay() if hasattr(network, "no_weight_decay") else ()
+    undecayed = {name for name, value in network.named_parameters() if value.dim() <= 1 or name in listed}
+    return {str(name): int(layer) for name, layer in layers.items()}, frozenset(undecayed)
 
 
 def _layer_of_parameters(network: nn.Module, of_activations: set[str]) -> dict[str, str]:

@@ -7,12 +7,17 @@ import torch
 from torch import Tensor, nn
 
 from arelu_meta import activations
+from arelu_meta.activations.gain import mean_square
 from arelu_meta.errors import InputError
+from arelu_meta.kinds.classify.spec import ClassifySpec
+from arelu_meta.registry import own_code
 
 X = torch.linspace(-7, 7, 29, dtype=torch.float64)
 
 FIXED = "celu elu gelu hardswish leaky_relu maxout mish relu relu6 rrelu selu sigmoid softplus squared_relu swish tanh"
-LEARNABLE = "apl comb pau prelu slaf star_relu swish_learned xielu arelu elsa"
+LEARNABLE = (
+    "apl comb pau prelu slaf star_relu swish_learned xielu arelu elsa arelu_channel acon_c meta_acon dynamic_relu"
+)
 CONTROL = "identity arelu_frozen relu_gain arelu_unit gain_matched"
 PAPER = "maxout_paper slaf_paper comb_paper"
 
@@ -68,7 +73,7 @@ class Doubled(nn.Module):
 def test_names_by_group():
     for group, names in (("fixed", FIXED), ("learnable", LEARNABLE), ("control", CONTROL), ("paper", PAPER)):
         assert sorted(activations.names(group)) == sorted(names.split())
-    assert len(activations.names()) == len(set(activations.names())) == 34
+    assert len(activations.names()) == len(set(activations.names())) == 38
 
 
 @pytest.mark.parametrize("name", STOCK)
@@ -163,3 +168,49 @@ def test_own_activation_is_listed(monkeypatch):
 def test_built_in_names_stay():
     with pytest.raises(InputError, match="'relu' is registered already"):
         activations.register("relu")(Doubled)
+
+
+@pytest.mark.parametrize("name", activations.names())
+def test_every_activation_is_a_base_by_name(name: str):
+    """elsa(NAME) is the base plus the attention; gain_matched(NAME) the base over a constant, of ReLU's mean square."""
+    x = torch.randn(4, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    base = activations.build(name).double().eval()
+    matched = activations.build(f"gain_matched({name})").double().eval()
+    torch.testing.assert_close(matched(x) * matched.gain, base(x))
+    assert mean_square(matched.float()) == pytest.approx(0.5, rel=1e-3)
+    assert matched.activation_name == f"gain_matched({name})"
+    if name == "maxout":
+        with pytest.raises(
+            InputError, match="'maxout' has fewer outputs than inputs, to which no attention can be added"
+        ):
+            activations.build(f"elsa({name})")
+        return
+    elsa = activations.build(f"elsa({name})").double().eval()
+    torch.testing.assert_close(elsa(x), base(x) + activations.build("elsa").double()(x))
+    spec = ClassifySpec(task="t", data={"dataset": "digits"}, network={"activation": f"elsa({name})"})
+    assert spec.network.activation == f"elsa({name})"
+
+
+def test_bases_within_bases_and_options():
+    module = activations.build("gain_matched(elsa(gelu))")
+    assert type(module.base.base) is nn.GELU
+    assert activations.build("elsa(gelu)", alpha=0.5).alpha.item() == 0.5
+    assert own_code("activation", "elsa(gelu)") == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("elsa(gellu)", "unknown activation 'gellu'; did you mean 'gelu'"),
+        (
+            "relu(gelu)",
+            r"'relu\(gelu\)': of the names in brackets there are elsa\(NAME\) and gain_matched\(NAME\) alone",
+        ),
+        ("elsa(gelu", "of the names in brackets there are"),
+    ],
+)
+def test_wrong_bases_are_one_line(name: str, message: str):
+    with pytest.raises(InputError, match=message):
+        activations.factory(name)
+    with pytest.raises(InputError, match=message):
+        ClassifySpec(task="t", data={"dataset": "digits"}, network={"activation": name})

@@ -2,7 +2,9 @@ import math
 from collections import OrderedDict
 
 import pytest
+import timm
 import torch
+from timm.optim import param_groups_layer_decay
 from torch import nn
 from torchvision.models import resnet18
 
@@ -137,3 +139,39 @@ def test_cosine_after_warmup_falls_over_what_is_left():
 
 def test_nothing_but_warmup():
     assert lr_factor(1, schedule="cosine", epochs=2, warmup_epochs=2) == 0.5
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [("vit_tiny_patch16_224", {"depth": 3}), ("resnet10t", {}), ("convnext_atto", {"depths": (1, 1, 2, 1)})],
+)
+def test_networks_of_timm_have_the_groups_of_timm(name, options):
+    """Rate and weight decay of every parameter are those of `timm.optim.param_groups_layer_decay`."""
+    network = timm.create_model(name, num_classes=3, **options)
+    listed = network.no_weight_decay() if hasattr(network, "no_weight_decay") else ()
+    theirs = param_groups_layer_decay(network, weight_decay=0.05, no_weight_decay_list=listed, layer_decay=0.75)
+    expected = {id(p): (0.2 * group["lr_scale"], group["weight_decay"]) for group in theirs for p in group["params"]}
+    ours = layer_groups(network, lr=0.2, weight_decay=0.05, layer_decay=0.75)
+    found = {id(p): (group["lr"], group["weight_decay"]) for group in ours for p in group["params"]}
+    assert found.keys() == expected.keys() == {id(p) for p in network.parameters()}
+    for key, values in expected.items():
+        assert found[key] == pytest.approx(values)
+    assert len({rate for rate, _ in found.values()}) > 4
+
+
+def test_without_decay_of_the_rates_timm_has_no_say():
+    """Biases and norms decay as in any other network, and all rates are one."""
+    groups = layer_groups(timm.create_model("resnet10t", num_classes=3), lr=0.2, weight_decay=0.05)
+    assert {(group["lr"], group["weight_decay"]) for group in groups} == {(0.2, 0.05)}
+
+
+def test_swapped_activations_of_timm_have_the_rate_of_their_block():
+    """A block is a layer, at half the rate of the next; its activation has three times its rate."""
+    network = timm.create_model("vit_tiny_patch16_224", num_classes=3, depth=3)
+    swap(network, "arelu")
+    ours = layer_groups(network, lr=1.0, layer_decay=0.5, activation_lr_multiplier=3.0, weight_decay=0.1)
+    rates = {id(p): (group["lr"], group["weight_decay"]) for group in ours for p in group["params"]}
+    weight, alpha = network.blocks[1].mlp.fc1.weight, network.blocks[1].mlp.act.alpha
+    assert rates[id(alpha)] == (3 * rates[id(weight)][0], 0.0)
+    assert rates[id(network.head.weight)][0] == 1.0
+    assert rates[id(network.blocks[0].mlp.fc1.weight)][0] == rates[id(weight)][0] / 2

@@ -243,21 +243,27 @@ class AdaptedModel:
         """Answer query images, in any form that `prepare_images` takes, with probabilities on the CPU, (Q, ways)."""
         if self.model.settings.regression:
             raise InputError("this model answers with real numbers, not with classes; use `adapt(...).values(queries)`")
-        return self._answers(query_x)[:, : self.ways].softmax(-1).cpu()
+        return self._answers(query_x).softmax(-1)
 
     @torch.no_grad()
     def values(self, query_x: Any) -> Tensor:
         """Answer the queries of a regression with real numbers on the CPU, (Q,)."""
         if not self.model.settings.regression:
             raise InputError("this model answers with classes; use `adapt(...).probabilities(queries)`")
-        return self._answers(query_x)[:, 0].cpu()
+        return self._answers(query_x)[:, 0]
 
     def _answers(self, query_x: Any) -> Tensor:
         query = self.model.prepare(query_x, name="query images")
-        self.model.learner.network.eval()
         # Queries that see each other must stay together; the others go in chunks, so that memory stays bounded.
         chunks = [query] if self.model.transductive else query.split(QUERIES_AT_ONCE)
-        return torch.cat([self.adapted.logits(chunk) for chunk in chunks])
+        return torch.cat([self.logits(chunk) for chunk in chunks])
+
+    @torch.no_grad()
+    def logits(self, pixels: Tensor) -> Tensor:
+        """Answer images that `FewShotModel.prepare` gave, (Q, C, H, W), with logits on the CPU, (Q, ways)."""
+        self.model.learner.network.eval()
+        device = next(self.model.learner.network.parameters()).device
+        return self.adapted.logits(pixels.to(device))[:, : self.ways].cpu()
 
 
 def _load_pyfunc(path: str) -> "ServedFewShotModel":

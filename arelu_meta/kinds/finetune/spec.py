@@ -6,9 +6,16 @@ from pydantic import Field, model_validator
 
 from arelu_meta import activations
 from arelu_meta.errors import InputError
-from arelu_meta.kinds.sections import DataSection, ImageShapeSection, Option, OptionalCount, Section, registered
+from arelu_meta.kinds.sections import (
+    DataSection,
+    ImageShapeSection,
+    Option,
+    OptionalCount,
+    Section,
+    outside_activation,
+    registered,
+)
 from arelu_meta.kinds.supervised_spec import MeasureSection, OptimizationSection, SupervisedSpec
-from arelu_meta.registry import is_target
 
 OWN = "own"  # the activations that the network comes with
 NO_WEIGHTS = "none"
@@ -25,7 +32,9 @@ class PretrainedSection(Section):
     """start: a .safetensors or .pth file, a published weights name (DEFAULT), an MLflow URI; none: untrained"""
     head: str = ""
     """path of the layer that gives the logits, where it cannot be found"""
-    activation: Annotated[str, registered("activation", lambda: [OWN, *activations.names()], outside=is_target)] = OWN
+    activation: Annotated[
+        str, registered("activation", lambda: [OWN, *activations.names()], outside=outside_activation)
+    ] = OWN
     """activation that replaces the network's, call site by call site; own: as they are"""
     activation_options: dict[str, Option] = Field(default_factory=dict)
     """options of the activation, as key=value"""

@@ -2,14 +2,6 @@
 
 import copy
 import json
-import os
-import signal
-import socket
-import subprocess
-import sys
-import time
-import urllib.error
-import urllib.request
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -33,11 +25,11 @@ from arelu_meta.kinds.few_shot.model import FewShotModel
 from arelu_meta.kinds.few_shot.settings import LearnerSettings, build_learner
 from arelu_meta.store import models
 from arelu_meta.store.tracking import track
+from tests.scoring_server import post_inputs, serving
 from tests.tiny_model import CONV4, MEAN, STD, images, tiny_model
 from tests.tiny_runs import MLFLOW_WARNINGS, tiny_spec
 
 pytestmark = MLFLOW_WARNINGS
-ROOT = Path(__file__).resolve().parents[3]
 SUPPORT_Y = torch.tensor([0, 1, 2, 0, 1, 2])
 
 METHODS = {
@@ -320,50 +312,12 @@ def test_mlflow_answers_as_the_model_does(stored):
 @pytest.fixture
 def server(stored: tuple[FewShotModel, str], tmp_path: Path) -> Iterator[str]:
     """`mlflow models serve` in a process of its own; gives its address."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # MLflow starts `uvicorn` by name
-    command = ["models", "serve", "-m", f"runs:/{stored[1]}/model", "--env-manager", "local", "--port", str(port)]
-    with (tmp_path / "server.log").open("w") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "mlflow", *command],
-            env={**os.environ, "PATH": path, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-        )
-    try:
-        _wait(process, f"http://127.0.0.1:{port}/ping", tmp_path / "server.log")
-        yield f"http://127.0.0.1:{port}/invocations"
-    finally:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGTERM)
-            process.wait(timeout=30)
-
-
-def _wait(process: subprocess.Popen, url: str, log: Path, seconds: float = 120) -> None:
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if process.poll() is not None:
-            break
-        try:
-            urllib.request.urlopen(url, timeout=5).close()  # noqa: S310
-            return
-        except OSError:
-            time.sleep(0.2)
-    pytest.fail(f"the scoring server does not answer: {log.read_text()[-2000:]}")
+    with serving(f"runs:/{stored[1]}/model", tmp_path / "server.log") as address:
+        yield address
 
 
 def post(url: str, inputs: dict[str, Any]) -> tuple[int, str]:
-    body = json.dumps({"inputs": {name: values.tolist() for name, values in inputs.items()}}).encode()
-    request = urllib.request.Request(url, body, {"Content-Type": "application/json"})  # noqa: S310
-    try:
-        with urllib.request.urlopen(request, timeout=60) as response:  # noqa: S310
-            return response.status, response.read().decode()
-    except urllib.error.HTTPError as error:
-        with error:
-            return error.code, error.read().decode()
+    return post_inputs(url, {name: values.tolist() for name, values in inputs.items()})
 
 
 def test_mlflow_serves_the_model(server, stored):
