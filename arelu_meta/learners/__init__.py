@@ -23,8 +23,9 @@ Method: TypeAlias = "str | Callable[..., Learner]"
 __all__ = ["LearnerEntry", "Method", "build", "check_engine", "engines", "entries", "entry", "names", "register"]
 
 ALL_ENGINES = ("func", "higher", "learn2learn")
-PARTLY = ("func", "higher")  # engines that can let some parameters rest
+PARTS = ("all", "head", "body", "norm", "activation")  # of a network: what may adapt, several joined by "+"
 INNER_LOOP_SETTINGS = ("inner_lr", "inner_steps", "test_steps", "clip_norm", "inner_optimizer")
+OTHER_SETTINGS = ("adapt", "head")  # that some methods take
 
 
 @dataclass(frozen=True)
@@ -44,13 +45,14 @@ class LearnerEntry(Entry):
     """whether a network with a head adapts by gradient steps; otherwise features are compared. Of your own: whether it
     is a `GradientLearner` or takes `engine`, unless it says otherwise"""
 
-    takes_head: bool = False
-    """whether the method treats the head apart, so that it can be named. Of your own: whether it takes `head`"""
+    takes: tuple[str, ...] = ()
+    """of `OTHER_SETTINGS` those that the method takes: `adapt` where it can be chosen what moves, `head` where the head
+    is treated apart. Of your own: those that its signature has"""
 
     @property
     def settings(self) -> tuple[str, ...]:
         """The settings of the inner loop that the method takes; it has no use for others."""
-        return (*(INNER_LOOP_SETTINGS if self.by_gradient else ()), *(("head",) if self.takes_head else ()))
+        return (*(INNER_LOOP_SETTINGS if self.by_gradient else ()), *self.takes)
 
 
 def _entry(
@@ -59,18 +61,26 @@ def _entry(
     return LearnerEntry(name, f"arelu_meta.learners.{target}", summary, engines=engines, source=source, **facts)
 
 
+FINN = "Finn 2017, arXiv 1703.03400"
 _REGISTRY = Registry("method", LearnerEntry, group="arelu_meta.learners")
 _REGISTRY.add(
-    _entry("maml", "maml:maml", "second-order MAML", "Finn 2017, arXiv 1703.03400", ALL_ENGINES),
-    _entry("fomaml", "maml:fomaml", "MAML with constant inner gradients", "Finn 2017, arXiv 1703.03400", ALL_ENGINES),
-    _entry("anil", "maml:anil", "only the head adapts", "Raghu 2020, arXiv 1909.09157", PARTLY, takes_head=True),
-    _entry("boil", "maml:boil", "only the body adapts", "Oh 2021, arXiv 2008.08882", PARTLY, takes_head=True),
-    _entry("meta_sgd", "learned_rates:MetaSgd", "one learned rate per weight", "Li 2017, arXiv 1707.09835"),
+    _entry("maml", "maml:maml", "second-order MAML", FINN, ALL_ENGINES, takes=OTHER_SETTINGS),
+    _entry("fomaml", "maml:fomaml", "MAML with constant inner gradients", FINN, ALL_ENGINES, takes=OTHER_SETTINGS),
+    _entry("anil", "maml:anil", "only the head adapts", "Raghu 2020, arXiv 1909.09157", ALL_ENGINES, takes=("head",)),
+    _entry("boil", "maml:boil", "only the body adapts", "Oh 2021, arXiv 2008.08882", ALL_ENGINES, takes=("head",)),
+    _entry(
+        "meta_sgd",
+        "learned_rates:MetaSgd",
+        "one learned rate per weight",
+        "Li 2017, arXiv 1707.09835",
+        takes=OTHER_SETTINGS,
+    ),
     _entry(
         "mamlpp",
         "learned_rates:MamlPlusPlus",
         "rates per layer and step, multi-step loss",
         "Antoniou 2019, arXiv 1810.09502",
+        takes=OTHER_SETTINGS,
     ),
     _entry("reptile", "reptile:Reptile", "move towards adapted weights", "Nichol 2018, arXiv 1803.02999"),
     _entry(
@@ -138,7 +148,7 @@ def _with_facts(found: LearnerEntry) -> LearnerEntry:
         found,
         engines=supported,
         by_gradient=bool(getattr(target, "by_gradient", "engine" in taken or guessed)),
-        takes_head=bool(getattr(target, "takes_head", "head" in taken)),
+        takes=tuple(getattr(target, "takes", (name for name in OTHER_SETTINGS if name in taken))),
         needs_training=bool(getattr(target, "needs_training", True)),
     )
 
@@ -150,8 +160,9 @@ def register(
 
     It is called as `build` says. What has to be known of it are attributes of the class or function: `by_gradient`
     (whether it adapts by gradient, and then takes `engine` and the settings of the inner loop; unless given, whether
-    it is a `GradientLearner` or takes `engine`), `takes_head` (whether `head` is a setting of it; unless given, whether
-    it takes `head`), `engines` (those it runs on, `("func",)` unless given), `needs_training` (True unless given).
+    it is a `GradientLearner` or takes `engine`), `takes` (of `adapt` and `head` those that are settings of it; unless
+    given, those that it takes), `engines` (those it runs on, `("func",)` unless given), `needs_training` (True
+    unless given).
 
     Args:
         name: the name that `build`, task files and flags take
@@ -211,7 +222,7 @@ def build(
         episode_clip: bound on the Euclidean norm of each episode's meta-gradient, before the batch is averaged; None:
             no bound. For methods that adapt by gradient; with `reptile`, on how far an episode moves the parameters.
         options: `chunk`, and for methods that adapt by gradient `inner_lr`, `inner_steps`, `test_steps`, `clip_norm`,
-            `inner_optimizer` and `loss`, as in `arelu_meta.learners.maml.maml`; `head` for `anil` and `boil`.
+            `inner_optimizer`, `loss`, and all but `reptile` `adapt` and `head`, as in `arelu_meta.learners.maml.maml`.
 
     Returns:
         A learner: `meta_step` fills gradients from episodes, `adapt` answers queries of one support set.

@@ -84,6 +84,8 @@ class FewShotResult(Result):
             ("pixels", PIXELS[spec.fit.normalise]),
             *unusual_rows(spec),
         ]
+        if spec.training.adapt != "all":
+            rows.insert(2, ("adapts", f"{spec.training.adapt} alone inside an episode; all is meta-learned"))
         if collapse := self._collapse():
             rows.insert(1, ("collapsed", collapse))
         if self.note:

@@ -2,10 +2,10 @@
 
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from arelu_meta import learners
-from arelu_meta.errors import InputError
+from arelu_meta.errors import InputError, unknown
 from arelu_meta.kinds.sections import (
     NONE_WORD,
     Count,
@@ -22,7 +22,16 @@ from arelu_meta.kinds.sections import (
 )
 from arelu_meta.registry import is_target
 
+
+def _check_parts(adapt: str) -> str:
+    for part in adapt.split("+"):
+        if part not in learners.PARTS:
+            raise unknown("part of the network in `adapt`:", part, learners.PARTS)
+    return adapt
+
+
 MethodName = Annotated[str, registered("method", learners.names, outside=is_target)]
+AdaptedParts = Annotated[str, AfterValidator(_check_parts)]
 EngineName = Annotated[str, registered("engine", learners.engines.names, outside=lambda _name: False)]
 
 
@@ -69,8 +78,10 @@ class MetaTrainingSection(Section):
     """optimizer of the inner steps; adam runs on engine higher"""
     clip_norm: OptionalRate = None
     """bound on the norm of the inner gradients"""
+    adapt: AdaptedParts = "all"
+    """what moves inside an episode: all, head, body, norm (and biases), activation, or several, as head+activation"""
     head: str = ""
-    """path of the layer that anil moves and boil does not; empty: the last linear layer before the logits"""
+    """path of the head, for adapt head and body, anil and boil; empty: the last linear layer before the logits"""
     outer_lr: Rate = 0.005
     """learning rate of the outer optimizer (Adam; plain SGD for reptile)"""
     halve_lr_every: OptionalCount = None
@@ -83,8 +94,17 @@ class MetaTrainingSection(Section):
     @model_validator(mode="after")
     def _pair_exists(self) -> "MetaTrainingSection":
         learners.check_engine(self.method, self.engine)
-        if self.head and not learners.entry(self.method).takes_head:
-            raise InputError(f"method {self.method!r} treats no layer apart; leave `head` out ({self.head!r})")
+        taken = learners.entry(self.method).takes
+        if self.adapt != "all" and "adapt" not in taken:
+            raise InputError(
+                f"what method {self.method!r} moves is fixed; leave `adapt` out ({self.adapt!r}), or use method maml"
+            )
+        by_head = {"head", "body"} & set(self.adapt.split("+")) or "adapt" not in taken
+        if self.head and not ("head" in taken and by_head):
+            raise InputError(
+                f"method {self.method!r} with adapt {self.adapt!r} treats no layer apart; leave `head` out "
+                f"({self.head!r})"
+            )
         if self.inner_optimizer == "adam" and self.engine != "higher":
             raise InputError(
                 f"inner optimizer 'adam' runs on engine 'higher', not {self.engine!r}; use `engine='higher'`"
@@ -131,6 +151,7 @@ class FewShotSpec(Spec):
 
     left_out_at_default: ClassVar[frozenset[str]] = frozenset(
         (
+            "training.adapt",
             "training.head",
             "training.episode_clip",
             "training.outer_clip",
@@ -170,7 +191,7 @@ class FewShotSpec(Spec):
         """
         fields = MetaTrainingSection.model_fields
         method = learners.entry(self.training.method)
-        ignored = {*learners.INNER_LOOP_SETTINGS, "head"} - set(method.settings)
+        ignored = {*learners.INNER_LOOP_SETTINGS, *learners.OTHER_SETTINGS} - set(method.settings)
         ignored |= set() if method.by_gradient else {"episode_clip"}
         training = self.training.model_copy(update={name: fields[name].default for name in ignored})
         return super(FewShotSpec, self.model_copy(update={"training": training})).identity
