@@ -38,7 +38,9 @@ class LearnerEntry(Entry):
     engines: tuple[str, ...] = ()
     """engines it runs on; none: not known before it is imported. Of your own: ("func",) unless it says otherwise"""
     needs_training: bool = True
-    """whether there is anything to train; floors have nothing"""
+    """whether there is anything to train; floors and classifiers on frozen features have nothing"""
+    needs_validation: bool = False
+    """whether it makes a choice on validation episodes, which the protocol `paper` does not have"""
     source: str = ""
     """publication it comes from"""
     by_gradient: bool = True
@@ -46,8 +48,9 @@ class LearnerEntry(Entry):
     is a `GradientLearner` or takes `engine`, unless it says otherwise"""
 
     takes: tuple[str, ...] = ()
-    """of `OTHER_SETTINGS` those that the method takes: `adapt` where it can be chosen what moves, `head` where the head
-    is treated apart. Of your own: those that its signature has"""
+    """settings that not all methods of its kind take: `adapt` where it can be chosen what moves, `head` where the head
+    is treated apart, and those of an inner loop where it does not adapt by gradient otherwise. Of your own: those that
+    its signature has"""
 
     @property
     def settings(self) -> tuple[str, ...]:
@@ -61,7 +64,8 @@ def _entry(
     return LearnerEntry(name, f"arelu_meta.learners.{target}", summary, engines=engines, source=source, **facts)
 
 
-FINN = "Finn 2017, arXiv 1703.03400"
+FINN, TIAN, WANG = "Finn 2017, arXiv 1703.03400", "Tian 2020, arXiv 2003.11539", "Wang 2019, arXiv 1911.04623"
+FROZEN = {"by_gradient": False, "needs_training": False}
 _REGISTRY = Registry("method", LearnerEntry, group="arelu_meta.learners")
 _REGISTRY.add(
     _entry("maml", "maml:maml", "second-order MAML", FINN, ALL_ENGINES, takes=OTHER_SETTINGS),
@@ -91,21 +95,19 @@ _REGISTRY.add(
         by_gradient=False,
     ),
     _entry(
-        "features",
-        "prototypes:ProtoNet",
-        "floor: class mean of random features",
-        "",
+        "pmf",
+        "pmf:Pmf",
+        "trained as protonet, fine-tuned in every test episode",
+        "Hu 2022, arXiv 2204.07305",
         by_gradient=False,
-        needs_training=False,
+        needs_validation=True,
+        takes=("test_steps",),
     ),
-    _entry(
-        "centroid",
-        "prototypes:PixelCentroid",
-        "floor: class mean of pixels",
-        "",
-        by_gradient=False,
-        needs_training=False,
-    ),
+    _entry("simpleshot", "frozen_features:SimpleShot", "class mean, centred, of length one", WANG, **FROZEN),
+    _entry("linear", "frozen_features:LinearProbe", "logistic regression on features", TIAN, **FROZEN),
+    _entry("knn", "frozen_features:NearestNeighbours", "nearest neighbours by features", "", **FROZEN),
+    _entry("features", "prototypes:ProtoNet", "floor: class mean of random features", "", **FROZEN),
+    _entry("centroid", "prototypes:PixelCentroid", "floor: class mean of pixels", "", **FROZEN),
 )
 
 
@@ -144,12 +146,15 @@ def _with_facts(found: LearnerEntry) -> LearnerEntry:
     for engine in supported:
         if engine not in engines.names():
             raise unknown(f"engine of method {found.name!r}:", engine, engines.names())
+    by_gradient = bool(getattr(target, "by_gradient", "engine" in taken or guessed))
+    optional = (*(() if by_gradient else INNER_LOOP_SETTINGS), *OTHER_SETTINGS)
     return replace(
         found,
         engines=supported,
-        by_gradient=bool(getattr(target, "by_gradient", "engine" in taken or guessed)),
-        takes=tuple(getattr(target, "takes", (name for name in OTHER_SETTINGS if name in taken))),
+        by_gradient=by_gradient,
+        takes=tuple(getattr(target, "takes", (name for name in optional if name in taken))),
         needs_training=bool(getattr(target, "needs_training", True)),
+        needs_validation=bool(getattr(target, "needs_validation", False)),
     )
 
 
@@ -160,9 +165,9 @@ def register(
 
     It is called as `build` says. What has to be known of it are attributes of the class or function: `by_gradient`
     (whether it adapts by gradient, and then takes `engine` and the settings of the inner loop; unless given, whether
-    it is a `GradientLearner` or takes `engine`), `takes` (of `adapt` and `head` those that are settings of it; unless
-    given, those that it takes), `engines` (those it runs on, `("func",)` unless given), `needs_training` (True
-    unless given).
+    it is a `GradientLearner` or takes `engine`), `takes` (which of `adapt`, `head` and, where it does not adapt by
+    gradient, the settings of the inner loop are its own; unless given, those that it takes), `engines` (those it runs
+    on, `("func",)` unless given), `needs_training` (True unless given), `needs_validation` (False unless given).
 
     Args:
         name: the name that `build`, task files and flags take
@@ -216,8 +221,8 @@ def build(
 
     Args:
         method: one of `names()`, `package.module:Class`, or a class or function that gives a `Learner`.
-        network: any module that maps images (N, C, H, W) to logits (N, ways); for `protonet` and `features` it also
-            needs a method `features` that maps images to (N, d).
+        network: any module that maps images (N, C, H, W) to logits (N, ways); methods without an inner loop take its
+            features, found as `arelu_meta.pretrained.feature_network` does.
         engine: what computes the inner loop of methods that adapt by gradient: "func", "higher" or "learn2learn".
         episode_clip: bound on the Euclidean norm of each episode's meta-gradient, before the batch is averaged; None:
             no bound. For methods that adapt by gradient; with `reptile`, on how far an episode moves the parameters.

@@ -15,13 +15,13 @@ from torch.nn.functional import cross_entropy, linear
 from torch.optim.lr_scheduler import LambdaLR
 
 from arelu_meta.activations.parameters import activation_parameters
+from arelu_meta.backbones.features import FeatureNetwork
 from arelu_meta.data.batches import Batches
 from arelu_meta.data.imageset import ImageSet
+from arelu_meta.learners.frozen_heads import LinearHead
 from arelu_meta.learners.moving import norm_parameters
-from arelu_meta.pretrained.features import FeatureNetwork
 from arelu_meta.seeding import generator
 from arelu_meta.surgery import swap
-from arelu_meta.training.frozen_heads import LinearHead
 
 AT_ONCE, BATCH = 32, 16  # images answered at once; images per step
 START_C = 10.0  # of the logistic regression that the head starts from

@@ -1,11 +1,13 @@
 """The spec of a meta-learning run. Nothing here imports torch."""
 
-from typing import Annotated, ClassVar, Literal
+from functools import partial
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from arelu_meta import learners
+from arelu_meta import activations, backbones, learners
 from arelu_meta.errors import InputError, unknown
+from arelu_meta.kinds.finetune.spec import NO_WEIGHTS, OWN
 from arelu_meta.kinds.sections import (
     NONE_WORD,
     Count,
@@ -51,10 +53,51 @@ class EpisodeSection(Section):
 
 
 class EpisodeInputSection(ImageShapeSection):
-    """How the images of episodes are made to fit the network."""
+    """How the images of episodes are made to fit the network; a pretrained one has a shape and pixels of its own."""
 
-    normalise: Literal["standardise", "unit", "none"] = "standardise"
-    """pixels: standardise (mean and deviation of the training images), unit (in [0, 1]), none (0 to 255, as stored)"""
+    normalise: Literal["standardise", "weights", "unit", "none"] = "standardise"
+    """pixels: standardise (by training images), weights (as the weights had them), unit (in [0, 1]), none (0 to 255)"""
+
+
+class EpisodeNetworkSection(NetworkSection):
+    """The network and its activation: one of ours, or one of others with its weights."""
+
+    backbone: Annotated[
+        str,
+        registered(
+            "backbone",
+            partial(backbones.names, "classification"),
+            outside=lambda name: is_target(name) or backbones.is_pretrained(name),
+        ),
+    ] = "mnist_conv"
+    """network: a name, timm/NAME, torchvision/NAME, installed/NAME, arelu_meta/NAME, or package.module:Class"""
+    activation: Annotated[str, registered("activation", lambda: [OWN, *activations.names()], outside=is_target)] = (
+        "arelu"
+    )
+    """activation; it replaces those of a network of others, which keeps its own unless one is named"""
+    weights: str = NO_WEIGHTS
+    """of a network of others: a .safetensors or .pth file, DEFAULT (published), an MLflow URI; none: untrained"""
+
+    @property
+    def is_pretrained(self) -> bool:
+        """Whether the network is built as `finetune` and `adapt` build theirs."""
+        return backbones.is_pretrained(self.backbone)
+
+    @model_validator(mode="after")
+    def _goes_together(self) -> "EpisodeNetworkSection":
+        if not self.is_pretrained:
+            if self.activation == OWN:
+                raise InputError(f"activation 'own' is for networks of others; name one for {self.backbone!r}")
+            if self.weights != NO_WEIGHTS:
+                raise InputError(
+                    f"`weights` {self.weights} are for networks of others; one of ours takes them as "
+                    f"`backbone` arelu_meta/{self.backbone}"
+                )
+        elif self.norm is not None or self.init != "default":
+            raise InputError(
+                f"`norm` and `init` are for networks of ours; leave them out, as {self.backbone!r} has its own"
+            )
+        return self
 
 
 class MetaTrainingSection(Section):
@@ -152,6 +195,7 @@ class FewShotSpec(Spec):
     left_out_at_default: ClassVar[frozenset[str]] = frozenset(
         (
             "training.adapt",
+            "network.weights",
             "training.head",
             "training.episode_clip",
             "training.outer_clip",
@@ -163,13 +207,33 @@ class FewShotSpec(Spec):
     data: DataSection
     fit: EpisodeInputSection = EpisodeInputSection()
     episode: EpisodeSection = EpisodeSection()
-    network: NetworkSection = NetworkSection()
+    network: EpisodeNetworkSection = EpisodeNetworkSection()
     training: MetaTrainingSection = MetaTrainingSection()
     evaluation: EvaluationSection = EvaluationSection()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _defaults_of_pretrained(cls, values: Any) -> Any:
+        """Let a network of others keep its activations, and the pixels of its weights, unless others are named."""
+        network = values.get("network") if isinstance(values, dict) else None
+        fit = values.get("fit", {}) if isinstance(values, dict) else None
+        if not isinstance(network, dict) or not backbones.is_pretrained(str(network.get("backbone", ""))):
+            return values
+        network = {"activation": OWN, **network}
+        return {**values, "network": network, "fit": {"normalise": "weights", **fit} if isinstance(fit, dict) else fit}
 
     @model_validator(mode="after")
     def _method_can(self) -> "FewShotSpec":
         method, train_ways = self.training.method, self.episode.train_ways
+        if learners.entry(method).needs_validation and self.evaluation.protocol == "paper":
+            raise InputError(
+                f"method {method!r} makes a choice on validation episodes, which protocol 'paper' does not have; "
+                f"use `protocol='sound'`"
+            )
+        if self.fit.normalise == "weights" and not self.network.is_pretrained:
+            raise InputError(
+                f"normalise 'weights' is for networks of others, not for {self.network.backbone!r}; use standardise"
+            )
         if learners.entry(method).by_gradient:
             if train_ways is not None and train_ways > self.episode.ways:
                 raise InputError(

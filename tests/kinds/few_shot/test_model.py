@@ -55,6 +55,11 @@ METHODS = {
     "mamlpp": {"method": "mamlpp"},
     "reptile": {"method": "reptile"},
     "protonet": {"method": "protonet"},
+    "pmf": {"method": "pmf", "test_steps": 2},
+    "simpleshot": {"method": "simpleshot"},
+    "linear": {"method": "linear"},
+    "knn": {"method": "knn"},
+    "activations alone": {"adapt": "activation"},
     "features": {"method": "features"},
     "centroid": {"method": "centroid"},
 }

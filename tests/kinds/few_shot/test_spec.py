@@ -21,7 +21,7 @@ def identity(method: str, **training: object) -> str:
 def test_settings_of_the_inner_loop_count_where_there_is_one(method: str, setting: str):
     """A grid over what a method ignores would otherwise run equal cells as different ones."""
     changed = identity(method, **{setting: OTHER[setting]}) != identity(method)
-    assert changed == learners.entry(method).by_gradient
+    assert changed == (setting in learners.entry(method).settings)
 
 
 @pytest.mark.parametrize("method", learners.names())
@@ -52,7 +52,7 @@ def test_runs_that_held_images_back_under_the_paper_are_others():
     content = spec.model_dump(mode="json", exclude={"summary", "fit"})
     for later in ("adapt", "head", "episode_clip", "outer_clip"):
         del content["training"][later]
-    del content["data"]["split_seed"], content["network"]["init"]
+    del content["data"]["split_seed"], content["network"]["init"], content["network"]["weights"]
     before = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
     content["evaluation"]["protocol"] = "sound"
     sound = FewShotSpec(task="t", data={"dataset": "digits"})
@@ -71,6 +71,16 @@ def test_what_adapts_counts_where_it_is_not_all():
     with pytest.raises(InputError, match=r"'maml' with adapt 'norm' treats no layer apart; leave `head` out \('fc'\)"):
         identity("maml", adapt="norm", head="fc")
     assert identity("maml", adapt="body", head="fc") != identity("maml", adapt="body")
+
+
+def test_a_choice_on_validation_episodes_needs_some():
+    paper = {"protocol": "paper"}
+    with pytest.raises(
+        InputError, match="'pmf' makes a choice on validation episodes, which protocol 'paper' does not"
+    ):
+        FewShotSpec(task="t", data={"dataset": "digits"}, training={"method": "pmf"}, evaluation=paper)
+    with pytest.raises(InputError, match="normalise 'weights' is for networks of others, not for 'mnist_conv'"):
+        FewShotSpec(task="t", data={"dataset": "digits"}, fit={"normalise": "weights"})
 
 
 def test_identities_of_earlier_runs_stand():
