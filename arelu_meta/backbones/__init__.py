@@ -29,9 +29,10 @@ Task = Literal["classification", "segmentation"]
 Init = Literal["default", "he", "gain", "unit_variance"]  # initial weights, in `initialisation.py`
 Backbone: TypeAlias = "str | Callable[..., nn.Module]"
 
-__all__ = ["Backbone", "BackboneEntry", "build", "check_options", "entries", "names", "register"]
+__all__ = ["Backbone", "BackboneEntry", "build", "check_options", "entries", "is_pretrained", "names", "register"]
 
 GIVEN = ("activation", "channels", "image_size", "classes")  # what every network is called with
+PRETRAINED = ("timm", "torchvision", "installed", "arelu_meta")  # before a `/`: networks that `pretrained` builds
 
 
 @dataclass(frozen=True)
@@ -128,6 +129,15 @@ def names(task: Task | None = None) -> list[str]:
     ['unet']
     """
     return [entry.name for entry in _REGISTRY if task is None or entry.task in (None, task)]
+
+
+def is_pretrained(name: str) -> bool:
+    """Tell a name that `arelu_meta.pretrained` builds, with or without weights, from one of `names()`.
+
+    >>> is_pretrained("timm/resnet18"), is_pretrained("resnet18")
+    (True, False)
+    """
+    return "/" in name and name.partition("/")[0] in PRETRAINED
 
 
 def entries() -> list[BackboneEntry]:

@@ -72,9 +72,11 @@ def _check(spec: Spec, examples: "Sequence[ImageSet | None]") -> None:
     settings = spec.flat()
     if settings["activation"] != OWN:
         activations.factory(settings["activation"], **settings.get("activation_options", {}))
-    if "backbone" in settings:
+    foreign = backbones.is_pretrained(settings.get("backbone", ""))
+    if "backbone" in settings and not foreign:
         backbones.check_options(settings["backbone"], settings.get("backbone_options", {}))
-    ours = "model" not in settings and not any(own_code(part, settings[part]) for part in _PARTS if part in settings)
+    parts = [] if foreign else [part for part in _PARTS if part in settings]
+    ours = "model" not in settings and not foreign and not any(own_code(part, settings[part]) for part in parts)
     for images in (images for images in examples if images is not None):
         if hasattr(spec, "fit"):
             shape = {name: settings[name] for name in ("channels", "image_size", "resize")}

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from arelu_meta import backbones
 from arelu_meta.errors import InputError
 from arelu_meta.registry import Entry, Registry, load_attribute
 
@@ -46,6 +47,8 @@ class Kind(Entry):
     """settings that scale with a budget; the first is the length that the budget is measured by"""
     sound_only: tuple[Place, ...] = ()
     """settings that task files make for the protocol sound; where paper is asked for, they are left out"""
+    ours_only: tuple[Place, ...] = ()
+    """settings that task files make for networks of ours; where one of others is named, they are left out"""
     prepare: str = ""
     """builds what a run needs before it is opened, as package.module:function; for kinds that run several seeds"""
     check: str = "arelu_meta.kinds.networks:check_classifier"
@@ -67,7 +70,7 @@ class Kind(Entry):
         """Give the values of a task file that stay when others are to replace some of them.
 
         A protocol brings its own settings: where `paper` replaces `sound`, those that the file makes for `sound` go,
-        unless they are named among the replacing ones.
+        unless they are named among the replacing ones; so do those for a network of ours where one of others does.
 
         Args:
             values: the task file, sections as mappings.
@@ -79,10 +82,14 @@ class Kind(Entry):
         kept = copy.deepcopy(dict(values))
         named = {name.rpartition(".")[2]: value for name, value in replacing.items()}
         own = kept.get("evaluation", {})
+        going: list[Place] = []
         if named.get("protocol") == "paper" and isinstance(own, dict) and own.get("protocol") != "paper":
-            for section, key in self.sound_only:
-                if key not in named and isinstance(kept.get(section), dict):
-                    kept[section].pop(key, None)
+            going += self.sound_only
+        if backbones.is_pretrained(str(named.get("backbone", ""))):
+            going += self.ours_only
+        for section, key in going:
+            if key not in named and isinstance(kept.get(section), dict):
+                kept[section].pop(key, None)
         return kept
 
 
@@ -102,6 +109,10 @@ _REGISTRY.add(
         step="iteration",
         lengths=(("training", "iterations"), ("training", "halve_lr_every")),
         sound_only=(("training", "episode_clip"), ("training", "outer_clip")),
+        ours_only=(
+            *(("network", key) for key in ("activation", "activation_options", "backbone_options", "norm", "init")),
+            *(("fit", key) for key in ("channels", "image_size", "normalise")),
+        ),
     ),
     Kind(
         "classify",

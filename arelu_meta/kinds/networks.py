@@ -1,5 +1,8 @@
 """The network that a spec names, built for an image set: for a run, and to see beforehand that it can be built."""
 
+from collections.abc import Mapping
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -9,8 +12,8 @@ from arelu_meta.data.imageset import ImageSet
 from arelu_meta.errors import InputError, first_line
 from arelu_meta.kinds.adapt.spec import AdaptSpec
 from arelu_meta.kinds.classify.spec import ClassifySpec
-from arelu_meta.kinds.few_shot.spec import FewShotSpec
-from arelu_meta.kinds.finetune.spec import OWN, FineTuneSpec
+from arelu_meta.kinds.few_shot.spec import EpisodeNetworkSection, FewShotSpec
+from arelu_meta.kinds.finetune.spec import OWN, FineTuneSpec, PretrainedSection
 from arelu_meta.kinds.sections import NetworkSection
 from arelu_meta.kinds.segment.spec import SegmentNetworkSection, SegmentSpec
 from arelu_meta.kinds.transfer.spec import TransferSpec
@@ -87,6 +90,9 @@ def check_few_shot(spec: FewShotSpec, images: ImageSet) -> None:
     ways, classes = max(spec.episode.ways, spec.episode.train_ways or 0), len(images.class_names)
     if ways > classes:
         raise InputError(f"{images.name} has {classes} classes, but ways = {ways}; lower `ways`")
+    if spec.network.is_pretrained:  # what images it takes is known with its weights alone
+        check_pretrained(spec.network.backbone, spec.network, spec.network.backbone_options, images)
+        return
     check_vectors(spec.network.backbone, images)
     learner = build_learner(spec, images.channels, images.image_size)
     check_logits(learner.network, images, (spec.episode.ways,), spec.network.backbone)
@@ -108,12 +114,21 @@ def check_segmenter(spec: SegmentSpec, images: ImageSet) -> None:
 
 def check_finetuned(spec: FineTuneSpec, images: ImageSet) -> None:
     """Build the network and its activation; what images it takes is known with its weights alone."""
+    check_pretrained(spec.network.model, spec.network, spec.network.model_options, images)
+
+
+def check_pretrained(
+    model: str,
+    section: PretrainedSection | EpisodeNetworkSection,
+    options: Mapping[str, Any],
+    images: ImageSet,
+) -> None:
+    """Build a network of others, and the activation that it is to be given."""
     from arelu_meta.pretrained.networks import build_network, find_model
 
-    section = spec.network
     if section.activation != OWN:
         activations.build(section.activation, **section.activation_options)
-    build_network(find_model(section.model), section.model_options, images=images, state={})
+    build_network(find_model(model), options, images=images, state={})
 
 
 def check_adapted(spec: AdaptSpec, images: ImageSet) -> None:

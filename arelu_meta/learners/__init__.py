@@ -23,8 +23,9 @@ Method: TypeAlias = "str | Callable[..., Learner]"
 __all__ = ["LearnerEntry", "Method", "build", "check_engine", "engines", "entries", "entry", "names", "register"]
 
 ALL_ENGINES = ("func", "higher", "learn2learn")
-PARTLY = ("func", "higher")  # engines that can let some parameters rest
+PARTS = ("all", "head", "body", "norm", "activation")  # of a network: what may adapt, several joined by "+"
 INNER_LOOP_SETTINGS = ("inner_lr", "inner_steps", "test_steps", "clip_norm", "inner_optimizer")
+OTHER_SETTINGS = ("adapt", "head")  # that some methods take
 
 
 @dataclass(frozen=True)
@@ -37,20 +38,24 @@ class LearnerEntry(Entry):
     engines: tuple[str, ...] = ()
     """engines it runs on; none: not known before it is imported. Of your own: ("func",) unless it says otherwise"""
     needs_training: bool = True
-    """whether there is anything to train; floors have nothing"""
+    """whether there is anything to train; floors and classifiers on frozen features have nothing"""
+    needs_validation: bool = False
+    """whether it makes a choice on validation episodes, which the protocol `paper` does not have"""
     source: str = ""
     """publication it comes from"""
     by_gradient: bool = True
     """whether a network with a head adapts by gradient steps; otherwise features are compared. Of your own: whether it
     is a `GradientLearner` or takes `engine`, unless it says otherwise"""
 
-    takes_head: bool = False
-    """whether the method treats the head apart, so that it can be named. Of your own: whether it takes `head`"""
+    takes: tuple[str, ...] = ()
+    """settings that not all methods of its kind take: `adapt` where it can be chosen what moves, `head` where the head
+    is treated apart, and those of an inner loop where it does not adapt by gradient otherwise. Of your own: those that
+    its signature has"""
 
     @property
     def settings(self) -> tuple[str, ...]:
         """The settings of the inner loop that the method takes; it has no use for others."""
-        return (*(INNER_LOOP_SETTINGS if self.by_gradient else ()), *(("head",) if self.takes_head else ()))
+        return (*(INNER_LOOP_SETTINGS if self.by_gradient else ()), *self.takes)
 
 
 def _entry(
@@ -59,18 +64,27 @@ def _entry(
     return LearnerEntry(name, f"arelu_meta.learners.{target}", summary, engines=engines, source=source, **facts)
 
 
+FINN, TIAN, WANG = "Finn 2017, arXiv 1703.03400", "Tian 2020, arXiv 2003.11539", "Wang 2019, arXiv 1911.04623"
+FROZEN = {"by_gradient": False, "needs_training": False}
 _REGISTRY = Registry("method", LearnerEntry, group="arelu_meta.learners")
 _REGISTRY.add(
-    _entry("maml", "maml:maml", "second-order MAML", "Finn 2017, arXiv 1703.03400", ALL_ENGINES),
-    _entry("fomaml", "maml:fomaml", "MAML with constant inner gradients", "Finn 2017, arXiv 1703.03400", ALL_ENGINES),
-    _entry("anil", "maml:anil", "only the head adapts", "Raghu 2020, arXiv 1909.09157", PARTLY, takes_head=True),
-    _entry("boil", "maml:boil", "only the body adapts", "Oh 2021, arXiv 2008.08882", PARTLY, takes_head=True),
-    _entry("meta_sgd", "learned_rates:MetaSgd", "one learned rate per weight", "Li 2017, arXiv 1707.09835"),
+    _entry("maml", "maml:maml", "second-order MAML", FINN, ALL_ENGINES, takes=OTHER_SETTINGS),
+    _entry("fomaml", "maml:fomaml", "MAML with constant inner gradients", FINN, ALL_ENGINES, takes=OTHER_SETTINGS),
+    _entry("anil", "maml:anil", "only the head adapts", "Raghu 2020, arXiv 1909.09157", ALL_ENGINES, takes=("head",)),
+    _entry("boil", "maml:boil", "only the body adapts", "Oh 2021, arXiv 2008.08882", ALL_ENGINES, takes=("head",)),
+    _entry(
+        "meta_sgd",
+        "learned_rates:MetaSgd",
+        "one learned rate per weight",
+        "Li 2017, arXiv 1707.09835",
+        takes=OTHER_SETTINGS,
+    ),
     _entry(
         "mamlpp",
         "learned_rates:MamlPlusPlus",
         "rates per layer and step, multi-step loss",
         "Antoniou 2019, arXiv 1810.09502",
+        takes=OTHER_SETTINGS,
     ),
     _entry("reptile", "reptile:Reptile", "move towards adapted weights", "Nichol 2018, arXiv 1803.02999"),
     _entry(
@@ -88,21 +102,19 @@ _REGISTRY.add(
         by_gradient=False,
     ),
     _entry(
-        "features",
-        "prototypes:ProtoNet",
-        "floor: class mean of random features",
-        "",
+        "pmf",
+        "pmf:Pmf",
+        "trained as protonet, fine-tuned in every test episode",
+        "Hu 2022, arXiv 2204.07305",
         by_gradient=False,
-        needs_training=False,
+        needs_validation=True,
+        takes=("test_steps",),
     ),
-    _entry(
-        "centroid",
-        "prototypes:PixelCentroid",
-        "floor: class mean of pixels",
-        "",
-        by_gradient=False,
-        needs_training=False,
-    ),
+    _entry("simpleshot", "frozen_features:SimpleShot", "class mean, centred, of length one", WANG, **FROZEN),
+    _entry("linear", "frozen_features:LinearProbe", "logistic regression on features", TIAN, **FROZEN),
+    _entry("knn", "frozen_features:NearestNeighbours", "nearest neighbours by features", "", **FROZEN),
+    _entry("features", "prototypes:ProtoNet", "floor: class mean of random features", "", **FROZEN),
+    _entry("centroid", "prototypes:PixelCentroid", "floor: class mean of pixels", "", **FROZEN),
 )
 
 
@@ -141,12 +153,15 @@ def _with_facts(found: LearnerEntry) -> LearnerEntry:
     for engine in supported:
         if engine not in engines.names():
             raise unknown(f"engine of method {found.name!r}:", engine, engines.names())
+    by_gradient = bool(getattr(target, "by_gradient", "engine" in taken or guessed))
+    optional = (*(() if by_gradient else INNER_LOOP_SETTINGS), *OTHER_SETTINGS)
     return replace(
         found,
         engines=supported,
-        by_gradient=bool(getattr(target, "by_gradient", "engine" in taken or guessed)),
-        takes_head=bool(getattr(target, "takes_head", "head" in taken)),
+        by_gradient=by_gradient,
+        takes=tuple(getattr(target, "takes", (name for name in optional if name in taken))),
         needs_training=bool(getattr(target, "needs_training", True)),
+        needs_validation=bool(getattr(target, "needs_validation", False)),
     )
 
 
@@ -157,8 +172,9 @@ def register(
 
     It is called as `build` says. What has to be known of it are attributes of the class or function: `by_gradient`
     (whether it adapts by gradient, and then takes `engine` and the settings of the inner loop; unless given, whether
-    it is a `GradientLearner` or takes `engine`), `takes_head` (whether `head` is a setting of it; unless given, whether
-    it takes `head`), `engines` (those it runs on, `("func",)` unless given), `needs_training` (True unless given).
+    it is a `GradientLearner` or takes `engine`), `takes` (which of `adapt`, `head` and, where it does not adapt by
+    gradient, the settings of the inner loop are its own; unless given, those that it takes), `engines` (those it runs
+    on, `("func",)` unless given), `needs_training` (True unless given), `needs_validation` (False unless given).
 
     Args:
         name: the name that `build`, task files and flags take
@@ -212,14 +228,14 @@ def build(
 
     Args:
         method: one of `names()`, `package.module:Class`, or a class or function that gives a `Learner`.
-        network: any module that maps images (N, C, H, W) to logits (N, ways); for `protonet` and `features` it also
-            needs a method `features` that maps images to (N, d).
+        network: any module that maps images (N, C, H, W) to logits (N, ways); methods without an inner loop take its
+            features, found as `arelu_meta.pretrained.feature_network` does.
         engine: what computes the inner loop of methods that adapt by gradient: "func", "higher" or "learn2learn".
         episode_clip: bound on the Euclidean norm of each episode's meta-gradient, before the batch is averaged; None:
             no bound. For methods that adapt by gradient; with `reptile`, on how far an episode moves the parameters.
         options: `chunk`, and for methods that adapt by gradient `inner_lr`, `inner_steps`, `test_steps`, `clip_norm`,
-            `inner_optimizer` and `loss`, as in `arelu_meta.learners.maml.maml`; `head` for `anil` and `boil`. The loss
-            is a function, or one of the names "cross_entropy" and "mse".
+            `inner_optimizer`, `loss` (a function, or "cross_entropy" or "mse"), and all but `reptile` `adapt` and
+            `head`, as in `arelu_meta.learners.maml.maml`.
 
     Returns:
         A learner: `meta_step` fills gradients from episodes, `adapt` answers queries of one support set.

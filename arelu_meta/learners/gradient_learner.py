@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import get_args
 
 import torch
 from torch import Tensor, nn
@@ -18,7 +17,7 @@ from arelu_meta.learners.episode_clip import clipped_sum
 from arelu_meta.learners.functional_network import FunctionalNetwork, Parameters
 from arelu_meta.learners.inner_loop import LOSSES, InnerRule, episode_losses, query_pass
 from arelu_meta.learners.learner import Adapted, Learner, query_score
-from arelu_meta.learners.moving import Part, all_but, head_parameters, moving_names
+from arelu_meta.learners.moving import head_parameters, moving_names, names_of_parts
 
 # In what torch raises where a function has no second derivative.
 NO_SECOND_DERIVATIVE = ("derivative for", "once_differentiable", "don't support automatic differentiation")
@@ -46,8 +45,6 @@ class GradientLearner(Learner):
         if isinstance(network, (nn.DataParallel, nn.parallel.DistributedDataParallel, torch.jit.ScriptModule)):
             kind = type(network).__name__
             raise InputError(f"{kind} cannot be called with other parameters than its own; give the network inside it")
-        if isinstance(rule.moving, str) and rule.moving not in get_args(Part):
-            rule = replace(rule, moving=frozenset({rule.moving}))
         self.engine, self.rule, self.test_steps = engine, rule, test_steps or rule.steps
         if not isinstance(rule.moving, str):
             self._move(rule.moving)
@@ -69,15 +66,14 @@ class GradientLearner(Learner):
             raise InputError(f"real targets are {shape}; give (episodes, N, d), one axis for the network's d outputs")
         if isinstance(self.rule.moving, str):
             head = head_parameters(self.network, episodes.support_x[0])
-            names = head if self.rule.moving == "head" else all_but(self.network, head)
-            self._move(names)
+            self._move(names_of_parts(self.network, self.rule.moving, head))
         self.engine.prepare(self.network, self.rule, episodes)
 
     def _move(self, patterns: Iterable[str] | None) -> None:
         """Let the parameters adapt that names or patterns stand for, but for those that the user froze."""
         names = moving_names(self.network, patterns)
         if names is not None and not names:
-            raise InputError("no parameter adapts: all that could are frozen (`requires_grad`), or `moving` is empty")
+            raise InputError("no parameter adapts: all that could are frozen (`requires_grad`), or `adapt` is empty")
         self.rule = replace(self.rule, moving=names)
 
     def query_loss(self, episodes: Episode, progress: float) -> tuple[Tensor, Tensor]:

@@ -12,7 +12,6 @@ from torch.func import grad
 from arelu_meta.backbones.norm import statistics_from, uses_support_statistics
 from arelu_meta.errors import InputError
 from arelu_meta.learners.functional_network import Parameters
-from arelu_meta.learners.moving import Part
 
 InnerOptimizer = Literal["sgd", "adam"]
 # Of logits (N, ways) and labels (N,), or of predictions (N, d) and real targets (N, d), to one number.
@@ -30,8 +29,8 @@ class InnerRule:
             any later one.
         steps: gradient steps.
         first_order: whether inner gradients are constants to the outer step.
-        moving: names of the parameters that adapt; None: all. "head" and "body", all but the head, become names with
-            the first episode that a learner sees.
+        moving: names of the parameters that adapt; None: all. Parts ("head", "body", ...) become names with the first
+            episode that a learner sees.
         clip_norm: bound on the joint Euclidean norm of the inner gradients; None: no bound.
         optimizer: "sgd", or "adam" on the engine `higher`.
         loss: of the support set, from logits (N, ways) and labels (N,), or from predictions and real targets (N, d).
@@ -42,7 +41,7 @@ class InnerRule:
     lr: float | Mapping[str, Tensor]
     steps: int
     first_order: bool = False
-    moving: frozenset[str] | Part | None = None
+    moving: frozenset[str] | str | None = None
     clip_norm: float | None = None
     optimizer: InnerOptimizer = "sgd"
     loss: Loss = F.cross_entropy
@@ -51,7 +50,7 @@ class InnerRule:
     def moves(self, name: str) -> bool:
         """Tell whether a parameter adapts."""
         if isinstance(self.moving, str):
-            raise InputError(f"which parameters are the {self.moving} is not known yet; call `prepare` of the learner")
+            raise InputError(f"which parameters are {self.moving!r} is not known yet; call `prepare` of the learner")
         return self.moving is None or name in self.moving
 
     def rate(self, name: str, step: int) -> Tensor | float:

@@ -12,6 +12,7 @@ from arelu_meta.data.episodes import Episode
 from arelu_meta.learners.engines import Engine
 from arelu_meta.learners.gradient_learner import GradientLearner
 from arelu_meta.learners.inner_loop import InnerOptimizer, InnerRule, Loss, episode_losses
+from arelu_meta.learners.moving import chosen_names
 
 FIRST_ORDER_UNTIL = 0.25  # share of training before second derivatives are switched on
 MULTI_STEP_UNTIL = 0.5  # share of training over which the loss moves from all steps to the last
@@ -49,6 +50,8 @@ class LearnedRateLearner(GradientLearner):
         inner_optimizer: InnerOptimizer = "sgd",
         chunk: int = 0,
         loss: Loss = F.cross_entropy,
+        adapt: str | frozenset[str] = "all",
+        head: str = "",
     ) -> None:
         self.rates = LearnedRates(
             {
@@ -57,7 +60,12 @@ class LearnedRateLearner(GradientLearner):
             }
         )
         rule = InnerRule(
-            lr=self.rates.by_name(), steps=inner_steps, clip_norm=clip_norm, optimizer=inner_optimizer, loss=loss
+            lr=self.rates.by_name(),
+            steps=inner_steps,
+            moving=chosen_names(network, adapt, head),
+            clip_norm=clip_norm,
+            optimizer=inner_optimizer,
+            loss=loss,
         )
         super().__init__(network, engine=engine, rule=rule, test_steps=test_steps, chunk=chunk)
 
@@ -75,6 +83,8 @@ class MetaSgd(LearnedRateLearner):
 
     Args:
         network: any module that maps images (N, C, H, W) to logits (N, ways).
+        adapt: what moves inside an episode, as in `maml`; the rates of the rest stay as they are.
+        head: path of the head, as in `maml`.
         options: `engine`, `inner_lr` (where all rates start), `inner_steps`, `test_steps`, `clip_norm`, `chunk` and
             `loss`, as in `maml`. A rate is the same at every step, so tests may take more steps.
 
@@ -85,8 +95,10 @@ class MetaSgd(LearnedRateLearner):
     {'1.weight': (1, 2, 4), '1.bias': (1, 2)}
     """
 
-    def __init__(self, network: nn.Module, **options: Any) -> None:
-        super().__init__(network, shape=lambda weight: (1, *weight.shape), **options)
+    def __init__(
+        self, network: nn.Module, *, adapt: str | frozenset[str] = "all", head: str = "", **options: Any
+    ) -> None:
+        super().__init__(network, shape=lambda weight: (1, *weight.shape), adapt=adapt, head=head, **options)
 
 
 class MamlPlusPlus(LearnedRateLearner):
@@ -99,12 +111,25 @@ class MamlPlusPlus(LearnedRateLearner):
     Args:
         network: any module that maps images (N, C, H, W) to logits (N, ways).
         inner_steps: gradient steps of a training episode; further ones in tests use the rates of the last.
+        adapt: what moves inside an episode, as in `maml`; the rates of the rest stay as they are.
+        head: path of the head, as in `maml`.
         options: `engine`, `inner_lr` (where all rates start), `test_steps`, `clip_norm`, `chunk` and `loss`, as in
             `maml`.
     """
 
-    def __init__(self, network: nn.Module, *, inner_steps: int, **options: Any) -> None:
-        super().__init__(network, shape=lambda _weight: (inner_steps,), inner_steps=inner_steps, **options)
+    def __init__(
+        self,
+        network: nn.Module,
+        *,
+        inner_steps: int,
+        adapt: str | frozenset[str] = "all",
+        head: str = "",
+        **options: Any,
+    ) -> None:
+        shape = (inner_steps,)
+        super().__init__(
+            network, shape=lambda _weight: shape, inner_steps=inner_steps, adapt=adapt, head=head, **options
+        )
 
     def query_loss(self, episodes: Episode, progress: float) -> tuple[Tensor, Tensor]:
         """Weigh the query losses after each step; early in training all count, later the last alone."""

@@ -1,7 +1,7 @@
 """What a learner is: one outer step, adaptation to a support set, accuracy."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from arelu_meta.activations.parameters import parameter_groups
 from arelu_meta.backbones.norm import BATCH_NORMS, is_transductive
 from arelu_meta.data.episodes import Episode
+from arelu_meta.data.imageset import ImageSet
 from arelu_meta.kernels.recorded_step import RECORD_AFTER, RecordedStep, add_gradients
 from arelu_meta.learners.episode_clip import clipped_sum
 from arelu_meta.metrics import accuracy, mean_squared_error
@@ -136,6 +137,26 @@ class Learner(ABC):
             InputError: the network does not go with the method.
         """
         del episodes
+
+    def observe(self, images: ImageSet) -> None:
+        """Take from the training images what a method needs besides episodes; most need nothing.
+
+        Args:
+            images: the images that training episodes are drawn from.
+        """
+        del images
+
+    def choose(self, episodes: Iterable[Episode]) -> str:
+        """Make the choices that are left after training; most methods have none.
+
+        Args:
+            episodes: validation episodes, in batches.
+
+        Returns:
+            What was chosen, for a report; empty: nothing.
+        """
+        del episodes
+        return ""
 
     def meta_step(self, episodes: Episode, *, progress: float, share: float = 1.0) -> StepOutcome:
         """Add the gradient of the mean query loss after adaptation to `.grad`, of each episode at most `episode_clip`.

@@ -1,4 +1,4 @@
-"""MAML (Finn et al. 2017, arXiv 1703.03400) and its kin that differ in what moves: FOMAML, ANIL and BOIL."""
+"""MAML (Finn et al. 2017, arXiv 1703.03400), first-order MAML, and ANIL and BOIL, which are names for what moves."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from torch import nn
 from arelu_meta.learners.engines import Engine
 from arelu_meta.learners.gradient_learner import GradientLearner
 from arelu_meta.learners.inner_loop import InnerOptimizer, InnerRule, Loss
-from arelu_meta.learners.moving import Part, all_but, parameters_of
+from arelu_meta.learners.moving import chosen_names
 
 
 def maml(
@@ -22,10 +22,11 @@ def maml(
     inner_optimizer: InnerOptimizer = "sgd",
     chunk: int = 0,
     loss: Loss = F.cross_entropy,
+    adapt: str | frozenset[str] = "all",
+    head: str = "",
     first_order: bool = False,
-    moving: frozenset[str] | Part | None = None,
 ) -> GradientLearner:
-    """MAML: all parameters move inside an episode, and the outer step differentiates through the inner gradients.
+    """MAML: parameters move inside an episode, and the outer step differentiates through the inner gradients.
 
     Args:
         network: any module that maps images (N, C, H, W) to logits (N, ways).
@@ -38,11 +39,17 @@ def maml(
         chunk: episodes held in memory at once, which trades speed for memory; 0: the whole batch.
         loss: of logits (N, ways) and labels (N,), or of predictions and real targets (N, d), a mean over N; of support
             and query alike.
+        adapt: what moves inside an episode: "all", "head", "body" (all but the head), "norm" (norms and biases),
+            "activation", or several of them ("head+activation"); or names of parameters, or patterns (`blocks.*`).
+            What does not move is meta-learned all the same.
+        head: path of the head; empty: the last linear layer on the way to the logits, found with the first episode.
         first_order: whether inner gradients are constants to the outer step, which saves half of the time.
-        moving: names of the parameters that adapt, or patterns (`blocks.*`); "head", "body", or None: all.
 
     Returns:
         A learner for a training loop of one's own, or for `arelu_meta.training.meta.meta_train`.
+
+    Raises:
+        InputError: parameters that the network does not have.
 
     >>> from arelu_meta.learners import engines
     >>> network = nn.Sequential(nn.Flatten(), nn.Linear(4, 2))
@@ -54,7 +61,7 @@ def maml(
         lr=inner_lr,
         steps=inner_steps,
         first_order=first_order,
-        moving=moving,
+        moving=chosen_names(network, adapt, head),
         clip_norm=clip_norm,
         optimizer=inner_optimizer,
         loss=loss,
@@ -62,21 +69,25 @@ def maml(
     return GradientLearner(network, engine=engine, rule=rule, test_steps=test_steps, chunk=chunk)
 
 
-def fomaml(network: nn.Module, **options: Any) -> GradientLearner:
+def fomaml(
+    network: nn.Module, *, adapt: str | frozenset[str] = "all", head: str = "", **options: Any
+) -> GradientLearner:
     """First-order MAML: the inner gradients are constants to the outer step.
 
     Args:
         network: any module that maps images (N, C, H, W) to logits (N, ways).
+        adapt: what moves inside an episode, as in `maml`.
+        head: path of the head, as in `maml`.
         options: the other arguments of `maml`.
 
     Returns:
         A learner whose steps take about half the time of MAML's.
     """
-    return maml(network, first_order=True, **options)
+    return maml(network, adapt=adapt, head=head, first_order=True, **options)
 
 
 def anil(network: nn.Module, *, head: str = "", **options: Any) -> GradientLearner:
-    """ANIL (Raghu et al. 2020, arXiv 1909.09157): only the head moves inside an episode.
+    """ANIL (Raghu et al. 2020, arXiv 1909.09157): only the head moves inside an episode, `adapt="head"`.
 
     Args:
         network: any module that maps images (N, C, H, W) to logits (N, ways).
@@ -89,11 +100,11 @@ def anil(network: nn.Module, *, head: str = "", **options: Any) -> GradientLearn
     Raises:
         InputError: the network has no layer of that path.
     """
-    return maml(network, moving=parameters_of(network, head) if head else "head", **options)
+    return maml(network, adapt="head", head=head, **options)
 
 
 def boil(network: nn.Module, *, head: str = "", **options: Any) -> GradientLearner:
-    """BOIL (Oh et al. 2021, arXiv 2008.08882): everything but the head moves inside an episode.
+    """BOIL (Oh et al. 2021, arXiv 2008.08882): everything but the head moves inside an episode, `adapt="body"`.
 
     Args:
         network: any module that maps images (N, C, H, W) to logits (N, ways).
@@ -106,4 +117,4 @@ def boil(network: nn.Module, *, head: str = "", **options: Any) -> GradientLearn
     Raises:
         InputError: the network has no layer of that path, or is nothing but a head.
     """
-    return maml(network, moving=all_but(network, parameters_of(network, head)) if head else "body", **options)
+    return maml(network, adapt="body", head=head, **options)

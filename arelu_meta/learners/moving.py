@@ -1,17 +1,17 @@
-"""Which parameters adapt inside an episode: all, some by name, the head, or all but the head."""
+"""Which parameters adapt inside an episode: all, some by name, or parts: head, body, norms, activations."""
 
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
-from typing import Literal
 
 import torch
 from torch import Tensor, nn
 from torch.autograd.graph import Node
 
+from arelu_meta.activations.parameters import activation_parameters
 from arelu_meta.errors import InputError, unknown
+from arelu_meta.learners import PARTS
 from arelu_meta.learners.functional_network import FunctionalNetwork
 
-Part = Literal["head", "body"]
 PRODUCTS = ("mm", "Mm", "mv", "Mv", "Dot", "Convolution", "Dist", "dist", "Linear")  # in the names of autograd's nodes
 
 
@@ -39,7 +39,7 @@ def moving_names(network: nn.Module, patterns: Iterable[str] | None) -> frozense
     for pattern in patterns:
         fitting = [name for name in names if fnmatchcase(name, pattern)]
         if not fitting:
-            raise unknown("parameter in `moving`:", pattern, names)
+            raise unknown("parameter in `adapt`:", pattern, names)
         chosen.update(fitting)
     return free & chosen
 
@@ -95,17 +95,72 @@ def head_parameters(network: nn.Module, x: Tensor) -> frozenset[str]:
     return head
 
 
-def all_but(network: nn.Module, head: frozenset[str]) -> frozenset[str]:
-    """Names of all parameters but those of the head.
+def norm_parameters(network: nn.Module) -> frozenset[str]:
+    """Names of the scales and shifts of norms, and of all biases.
+
+    >>> sorted(norm_parameters(nn.Sequential(nn.Linear(2, 3), nn.LayerNorm(3))))
+    ['0.bias', '1.bias', '1.weight']
+    """
+    norms = {name for name, module in network.named_modules() if "norm" in type(module).__name__.lower()}
+    places = [(name, *name.rpartition(".")[::2], parameter) for name, parameter in network.named_parameters()]
+    return frozenset(
+        name for name, layer, leaf, parameter in places if leaf == "bias" or (layer in norms and parameter.dim() == 1)
+    )
+
+
+def chosen_names(network: nn.Module, adapt: str | Iterable[str], head: str = "") -> frozenset[str] | str | None:
+    """Names of the parameters that adapt, as far as they can be told before the first episode.
+
+    Args:
+        network: the network.
+        adapt: one of `learners.PARTS`, or several joined by "+"; otherwise names of parameters or patterns.
+        head: path of the head; empty: it is found with the first episode.
+
+    Returns:
+        Names or patterns; None: all; `adapt` itself where the head has to be found first.
 
     Raises:
-        InputError: there are no others.
+        InputError: a part without parameters, or a `head` that plays no role.
     """
-    body = frozenset(name for name, _ in network.named_parameters()) - head
-    if not body:
-        name = type(network).__name__
-        raise InputError(f"{name} is nothing but a head, and boil moves the rest; use `method='maml'`")
-    return body
+    parts = adapt.split("+") if isinstance(adapt, str) else []
+    by_head = {"head", "body"} & set(parts)
+    if head and not by_head:
+        raise InputError(f"adapt {adapt!r} treats no layer apart; leave `head` out ({head!r})")
+    if not parts or not set(parts) <= set(PARTS):
+        return frozenset({adapt} if isinstance(adapt, str) else adapt)
+    if by_head and not head:
+        return "+".join(parts)
+    return names_of_parts(network, "+".join(parts), parameters_of(network, head) if head else frozenset())
+
+
+def names_of_parts(network: nn.Module, parts: str, head: frozenset[str]) -> frozenset[str] | None:
+    """Names of the parameters of parts, joined by "+"; `head` are those of the head. None: all.
+
+    Raises:
+        InputError: a part has no parameters.
+
+    >>> network = nn.Sequential(nn.Linear(2, 2), nn.PReLU(), nn.Linear(2, 1))
+    >>> sorted(names_of_parts(network, "head+activation", frozenset({"2.bias", "2.weight"})))
+    ['1.weight', '2.bias', '2.weight']
+    """
+    kind, names = type(network).__name__, set[str]()
+    if "all" in parts.split("+"):
+        return None
+    for part in parts.split("+"):
+        if part == "activation":
+            found = frozenset(activation_parameters(network))
+            lacking = f"the activations of {kind} have no parameters to adapt; use `activation` arelu or prelu"
+        elif part == "norm":
+            found, lacking = norm_parameters(network), f"{kind} has neither norms nor biases to adapt"
+        elif part == "body":
+            found = frozenset(name for name, _ in network.named_parameters()) - head
+            lacking = f"{kind} is nothing but a head, and the body is to adapt"
+        else:
+            found, lacking = head, f"{kind} has no head to adapt"
+        if not found:
+            raise InputError(f"{lacking}, or `adapt='all'` (adapt = {parts!r})")
+        names |= found
+    return frozenset(names)
 
 
 def _joined_last(output: Tensor, images: Tensor) -> tuple[list[Tensor], int]:

@@ -3,12 +3,12 @@
 The floor `features` is `ProtoNet` with a network that was never trained.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
+from arelu_meta.backbones.features import FeatureNetwork, feature_network
 from arelu_meta.backbones.norm import BATCH_NORMS, BatchStatisticsNorm, uses_support_statistics
 from arelu_meta.data.episodes import Episode
 from arelu_meta.errors import InputError
@@ -44,11 +44,12 @@ class ProtoNet(Learner):
     chunks while training.
 
     Args:
-        network: a module with a method `features` that maps images (N, C, H, W) to features (N, d).
+        network: any classifier; its features are found as `feature_network` does: a method `features`, timm's own way,
+            or what its last layer is given.
         chunk: episodes held in memory at once; 0: the whole batch.
 
     Raises:
-        InputError: a network without `features`, or with norms that do not go with prototypes.
+        InputError: norms that do not go with prototypes; with the first images: a network without features.
 
     >>> from arelu_meta import activations, backbones
     >>> relu = activations.factory("relu")
@@ -59,8 +60,6 @@ class ProtoNet(Learner):
     """
 
     def __init__(self, network: nn.Module, *, chunk: int = 0) -> None:
-        if not hasattr(network, "features"):
-            raise InputError(f"{type(network).__name__} has no method `features`, which prototypes are made of")
         if uses_support_statistics(network):
             raise InputError(
                 "prototypes embed support and query together, so norm 'batch_support' cannot be had; "
@@ -72,6 +71,7 @@ class ProtoNet(Learner):
                 f"use `norm` group or none, or leave `chunk` out"
             )
         super().__init__(network, chunk=chunk)
+        self._features: FeatureNetwork | None = None  # found with the first images
 
     @property
     def clips_episodes(self) -> bool:
@@ -80,14 +80,13 @@ class ProtoNet(Learner):
 
     def embed(self, images: Tensor) -> Tensor:
         """Features of images, (N, C, H, W) -> (N, d)."""
-        features: Callable[[Tensor], Tensor] = getattr(self.network, "features")  # noqa: B009
-        found = features(images)
-        if found.dim() != 2:
-            name = type(self.network).__name__
-            raise InputError(
-                f"`features` of {name} gives {tuple(found.shape)}; prototypes are made of (N, d), flatten it"
-            )
-        return found
+        return self.features_of(images)(images)
+
+    def features_of(self, images: Tensor) -> FeatureNetwork:
+        """Give the network up to its classifier, which is found with the first images."""
+        if self._features is None:
+            self._features = feature_network(self.network, images[:2])
+        return self._features
 
     def query_logits(self, episodes: Episode) -> Tensor:
         """Query logits, (episodes, queries, ways)."""

@@ -12,17 +12,17 @@ import importlib
 from typing import Any
 
 _MODULES = {
-    "Assembled": "assembly",
-    "FeatureNetwork": "features",
-    "Weights": "weights",
-    "assemble": "assembly",
-    "build_network": "networks",
-    "feature_network": "features",
-    "find_head": "classifier_head",
-    "find_model": "networks",
-    "load_weights": "weights",
-    "read_weights": "weights",
-    "replace_head": "classifier_head",
+    "Assembled": "pretrained.assembly",
+    "FeatureNetwork": "backbones.features",
+    "Weights": "pretrained.weights",
+    "assemble": "pretrained.assembly",
+    "build_network": "pretrained.networks",
+    "feature_network": "backbones.features",
+    "find_head": "backbones.classifier_head",
+    "find_model": "pretrained.networks",
+    "load_weights": "pretrained.weights",
+    "read_weights": "pretrained.weights",
+    "replace_head": "backbones.classifier_head",
 }
 __all__ = list(_MODULES)
 
@@ -31,4 +31,4 @@ def __getattr__(name: str) -> Any:
     """Load a public name from its module."""
     if name not in _MODULES:
         raise AttributeError(f"module 'arelu_meta.pretrained' has no attribute {name!r}")
-    return getattr(importlib.import_module(f"arelu_meta.pretrained.{_MODULES[name]}"), name)
+    return getattr(importlib.import_module(f"arelu_meta.{_MODULES[name]}"), name)

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor, nn
 
 from arelu_meta.activations import Activation
+from arelu_meta.backbones.classifier_head import find_head, replace_head
 from arelu_meta.data.imageset import ImageSet
 from arelu_meta.data.inputs import Inputs, Resize, fit_images
 from arelu_meta.errors import InputError, first_line
-from arelu_meta.pretrained.classifier_head import find_head, replace_head
 from arelu_meta.pretrained.networks import Model, ModelSource, build_network, declared_inputs, find_model
 from arelu_meta.pretrained.timm_networks import convert_weights, head_path, is_headless
 from arelu_meta.pretrained.weights import Weights, load_weights, read_weights
@@ -64,6 +64,7 @@ def assemble(
     normalise: Normalise = "weights",
     mean: tuple[float, ...] = (),
     std: tuple[float, ...] = (),
+    classes: int = 0,
     seed: int = 0,
 ) -> Assembled:
     """Build a network for the classes of a target, with weights, activations and head.
@@ -84,6 +85,7 @@ def assemble(
         normalise: whose mean and deviation: "weights" (the target's where unknown), "imagenet", "target", "none"
         mean: mean of each channel in [0, 1], given instead; one number or one per channel
         std: deviation of each channel, given with `mean`
+        classes: outputs of the head; 0: the classes of the target
         seed: of initial weights and head, which do not depend on the activation
 
     Raises:
@@ -97,7 +99,7 @@ def assemble(
     named = (activation, activation_options or {}, images if read.state and found else None)  # features: no answers
     with global_stream(seed, "activations"):
         report, agreement = _swap(network, *named, inputs, resize, preserve=preserve)
-    found = _new_head(network, inputs, found, classes=len(images.class_names), seed=seed, check=bool(head))
+    found = _new_head(network, inputs, found, classes=classes or len(images.class_names), seed=seed, check=bool(head))
     return Assembled(network.train(), inputs, found, read, report, agreement, of_target)
 
 

@@ -32,6 +32,7 @@ BUILT_IN = {
     "digits_splits": 20,
     "gain_controls": 30,
     "glyphs": 15,
+    "glyphs_adapt": 40,
     "glyphs_init": 40,
     "glyphs_rates": 100,
     "inner_rates": 60,

@@ -79,8 +79,8 @@ def test_a_method_that_takes_a_head_is_given_one():
         assert head == "second"
         return learners.build("anil", network, head=head, **options)
 
-    assert learners.entry(with_head).takes_head
-    assert not learners.entry("tests.own_parts:slow_maml").takes_head
+    assert learners.entry(with_head).takes == ("head",)
+    assert learners.entry("tests.own_parts:slow_maml").takes == ()
     settings = learners.entry(with_head).settings
     assert settings == (*learners.INNER_LOOP_SETTINGS, "head")
 

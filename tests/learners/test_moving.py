@@ -8,7 +8,14 @@ from torch import Tensor, nn
 
 from arelu_meta import learners
 from arelu_meta.errors import InputError
-from arelu_meta.learners.moving import all_but, head_parameters, moving_names, parameters_of
+from arelu_meta.learners.moving import (
+    chosen_names,
+    head_parameters,
+    moving_names,
+    names_of_parts,
+    norm_parameters,
+    parameters_of,
+)
 from tests.learners.small_problems import WAYS, conv4, episodes, mnist_conv, own_net
 
 
@@ -84,16 +91,16 @@ def test_heads_that_cannot_be_found_are_asked_for():
 
 @pytest.mark.parametrize("moving", ["typo", "Head", "out"])
 def test_a_word_that_is_no_part_is_a_name(moving):
-    with pytest.raises(InputError, match=f"unknown parameter in `moving`: '{moving}'"):
-        learners.build("maml", HeadFirst(), moving=moving, inner_lr=0.3, inner_steps=1)
-    made = learners.build("maml", HeadFirst(), moving="out.*", inner_lr=0.3, inner_steps=1)
+    with pytest.raises(InputError, match=f"unknown parameter in `adapt`: '{moving}'"):
+        learners.build("maml", HeadFirst(), adapt=moving, inner_lr=0.3, inner_steps=1)
+    made = learners.build("maml", HeadFirst(), adapt="out.*", inner_lr=0.3, inner_steps=1)
     assert made.rule.moving == {"out.weight", "out.bias"}
 
 
 def test_nothing_to_adapt_is_refused():
     network = HeadFirst()
     with pytest.raises(InputError, match="no parameter adapts"):
-        learners.build("maml", network, moving=frozenset(), inner_lr=0.3, inner_steps=1)
+        learners.build("maml", network, adapt=frozenset(), inner_lr=0.3, inner_steps=1)
     network.out.requires_grad_(False)
     learner = learners.build("anil", network, inner_lr=0.3, inner_steps=1)
     with pytest.raises(InputError, match=r"no parameter adapts: all that could are frozen"):
@@ -159,8 +166,8 @@ def test_wrong_names_suggest_the_near_one():
     network = HeadFirst()
     with pytest.raises(InputError, match="unknown layer in `head`: 'boddy'; did you mean 'body'"):
         learners.build("anil", network, head="boddy", inner_lr=0.3, inner_steps=1)
-    with pytest.raises(InputError, match=r"unknown parameter in `moving`: 'out.wieght'; did you mean 'out.weight'"):
-        learners.build("maml", network, moving=frozenset({"out.wieght"}), inner_lr=0.3, inner_steps=1)
+    with pytest.raises(InputError, match=r"unknown parameter in `adapt`: 'out.wieght'; did you mean 'out.weight'"):
+        learners.build("maml", network, adapt=frozenset({"out.wieght"}), inner_lr=0.3, inner_steps=1)
 
 
 def test_patterns_and_frozen_parameters():
@@ -175,11 +182,32 @@ def test_patterns_and_frozen_parameters():
 
 def test_parts():
     network = HeadFirst()
-    assert all_but(network, parameters_of(network, "out")) == {"body.weight", "body.bias"}
+    assert names_of_parts(network, "body", parameters_of(network, "out")) == {"body.weight", "body.bias"}
+    assert names_of_parts(network, "head+norm", parameters_of(network, "out")) == {
+        "out.weight",
+        "out.bias",
+        "body.bias",
+    }
+    assert names_of_parts(network, "head+all", frozenset()) is None
     with pytest.raises(InputError, match="HeadFirst is nothing but a head"):
-        all_but(network, frozenset(name for name, _ in network.named_parameters()))
+        names_of_parts(network, "body", frozenset(name for name, _ in network.named_parameters()))
+    with pytest.raises(
+        InputError, match=r"activations of HeadFirst have no parameters to adapt; use `activation` arelu"
+    ):
+        learners.build("maml", network, adapt="activation", inner_lr=0.3, inner_steps=1)
+    bare = nn.Sequential(nn.Flatten(), nn.Linear(16, 3, bias=False))
+    with pytest.raises(InputError, match="Sequential has neither norms nor biases to adapt"):
+        learners.build("maml", bare, adapt="norm", inner_lr=0.3, inner_steps=1)
+    with pytest.raises(InputError, match=r"adapt 'norm' treats no layer apart; leave `head` out \('out'\)"):
+        chosen_names(network, "norm", "out")
     with pytest.raises(InputError, match="no last layer was found between the images and the output of Flatten"):
         head_parameters(nn.Flatten(), torch.zeros(2, 3, requires_grad=True))
+
+
+def test_norms_are_known_by_their_kind_and_biases_by_their_name():
+    """conv4 has four blocks: a convolution with a bias, a norm of scale and shift; and a head with a bias."""
+    expected = {f"blocks.{block}.{leaf}" for block in range(4) for leaf in ("0.bias", "1.weight", "1.bias")}
+    assert norm_parameters(conv4()) == {*expected, "head.bias"}
 
 
 def test_finding_the_head_draws_no_random_numbers():

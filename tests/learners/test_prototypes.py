@@ -77,7 +77,8 @@ def test_floors_equal_scikit_learns_nearest_centroid(method):
 
 
 def test_floors_are_declared_untrained():
-    assert [entry.name for entry in learners.entries() if not entry.needs_training] == ["features", "centroid"]
+    floors = ["simpleshot", "linear", "knn", "features", "centroid"]
+    assert [entry.name for entry in learners.entries() if not entry.needs_training] == floors
 
 
 def test_any_number_of_ways():
@@ -90,8 +91,6 @@ def test_any_number_of_ways():
 
 
 def test_what_prototypes_cannot_be_made_of():
-    with pytest.raises(InputError, match="Sequential has no method `features`"):
-        build("protonet", nn.Sequential(nn.Flatten(), nn.Linear(16, 3)))
     with pytest.raises(InputError, match="norm 'batch_support' cannot be had"):
         build("protonet", conv4(norm="batch_support"))
 
@@ -125,12 +124,16 @@ def test_settings_of_an_inner_loop_that_there_is_not_are_refused(method: str, se
         learners.build(method, own_net(), **{setting: 1})
 
 
-def test_features_that_are_maps_are_refused_in_one_line():
-    """vgg, mobilenet_v2 and others of torchvision have an attribute `features` that gives maps."""
+def test_features_of_a_network_without_a_method_for_them():
+    """What the last layer is given; a module `features`, as torchvision has, is no method, and maps are averaged."""
+    torch.manual_seed(0)
+    plain, batch = nn.Sequential(nn.Flatten(), nn.Linear(16, 5), nn.Tanh(), nn.Linear(5, 3)).double(), episodes()
+    learner = build("protonet", plain)
+    assert torch.equal(learner.embed(batch.support_x[0]), plain[:3](batch.support_x[0]))
+    learner.meta_step(batch, progress=0.0)
+    assert plain[1].weight.grad.abs().max() > 0
+    assert plain[3].weight.grad is None
     network = torchvision.models.squeezenet1_1(num_classes=WAYS)
     batch = episodes(size=32, dtype=torch.float32)
     colour = Episode(*(half.expand(-1, -1, 3, -1, -1) if half.dim() == 5 else half for half in batch.tensors()))
-    with pytest.raises(
-        InputError, match=r"`features` of SqueezeNet gives \(24, 512, 1, 1\); prototypes are made of \(N, d\)"
-    ):
-        learners.build("protonet", network).meta_step(colour, progress=0.0)
+    assert learners.build("protonet", network.eval()).embed(colour.query_x[0]).shape == (6, 512)

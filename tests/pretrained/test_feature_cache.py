@@ -10,12 +10,12 @@ import pytest
 import torch
 from torch import nn
 
+from arelu_meta.backbones.features import feature_network
 from arelu_meta.console import progress
 from arelu_meta.data.imageset import ImageSet
 from arelu_meta.data.inputs import Inputs
 from arelu_meta.pretrained import feature_cache
 from arelu_meta.pretrained.feature_cache import cached_features, network_key, read_features, write_features
-from arelu_meta.pretrained.features import feature_network
 from tests.tiny_networks import tiny
 
 IMAGES = ImageSet(

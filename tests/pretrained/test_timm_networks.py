@@ -8,10 +8,10 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
+from arelu_meta.backbones.features import feature_network
 from arelu_meta.data.imageset import ImageSet
 from arelu_meta.errors import InputError
 from arelu_meta.pretrained.assembly import assemble, load_network, noise
-from arelu_meta.pretrained.features import feature_network
 from arelu_meta.pretrained.networks import find_model
 from arelu_meta.pretrained.timm_networks import build_timm, convert_weights, head_path, is_headless
 

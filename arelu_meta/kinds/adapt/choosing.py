@@ -9,8 +9,8 @@ from torch.nn.functional import cross_entropy
 
 from arelu_meta.data.imageset import ImageSet
 from arelu_meta.kinds.adapt.tuning import Tuner, answer
+from arelu_meta.learners.frozen_heads import HEADS, FrozenHead, Strength, fit_sharpness
 from arelu_meta.seeding import generator
-from arelu_meta.training.frozen_heads import HEADS, FrozenHead, Strength, fit_sharpness
 
 RATES: Mapping[str, tuple[Strength, ...]] = {"norm": (1e-3, 1e-2), "activation": (1e-2, 1e-1), "full": (1e-4, 1e-3)}
 STRENGTHS = {**{name: kind.strengths for name, kind in HEADS.items()}, **RATES}

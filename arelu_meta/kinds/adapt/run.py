@@ -10,6 +10,7 @@ from threadpoolctl import threadpool_limits
 from torch import Tensor, nn
 
 from arelu_meta import data
+from arelu_meta.backbones.features import FeatureNetwork, feature_network
 from arelu_meta.console import progress
 from arelu_meta.data.inputs import Inputs
 from arelu_meta.data.splits import SUBSETS
@@ -23,7 +24,6 @@ from arelu_meta.kinds.execution import Execution
 from arelu_meta.kinds.session import Session, machine, open_session
 from arelu_meta.pretrained.assembly import check_memory, fit_to_inputs, load_network, noise, with_statistics
 from arelu_meta.pretrained.feature_cache import cached_features
-from arelu_meta.pretrained.features import FeatureNetwork, feature_network
 from arelu_meta.pretrained.networks import find_model, published_size
 from arelu_meta.pretrained.weights import Weights
 from arelu_meta.runtime.hardware import available_memory, threads

@@ -15,12 +15,13 @@ from torch.nn.functional import cross_entropy, linear
 from torch.optim.lr_scheduler import LambdaLR
 
 from arelu_meta.activations.parameters import activation_parameters
+from arelu_meta.backbones.features import FeatureNetwork
 from arelu_meta.data.batches import Batches
 from arelu_meta.data.imageset import ImageSet
-from arelu_meta.pretrained.features import FeatureNetwork
+from arelu_meta.learners.frozen_heads import LinearHead
+from arelu_meta.learners.moving import norm_parameters
 from arelu_meta.seeding import generator
 from arelu_meta.surgery import swap
-from arelu_meta.training.frozen_heads import LinearHead
 
 AT_ONCE, BATCH = 32, 16  # images answered at once; images per step
 START_C = 10.0  # of the logistic regression that the head starts from
@@ -55,12 +56,7 @@ def moved_parameters(network: nn.Module, method: str) -> dict[str, nn.Parameter]
     named = dict(network.named_parameters())
     if method == "full":
         return named
-    norms = [name for name, module in network.named_modules() if "norm" in type(module).__name__.lower()]
-    return {
-        name: parameter
-        for name, parameter in named.items()
-        if name.rpartition(".")[2] == "bias" or (name.rpartition(".")[0] in norms and parameter.dim() == 1)
-    }
+    return {name: named[name] for name in named if name in norm_parameters(network)}
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,6 +9,7 @@ import numpy as np
 from arelu_meta.analysis.estimates import Estimate, mean_interval
 from arelu_meta.kinds.few_shot.measures import ACCURACY, MSE
 from arelu_meta.kinds.few_shot.spec import FewShotSpec
+from arelu_meta.kinds.finetune.spec import NO_WEIGHTS, OWN
 from arelu_meta.kinds.results import HELD_OUT, UNVERIFIED, Result, block, trained_on, unusual_rows, where_to_look
 from arelu_meta.training.collapse import collapsed
 
@@ -16,6 +17,7 @@ EPISODES = {"train": 160, "validation": 100}  # that a collapse is told by: accu
 
 PIXELS = {
     "standardise": "standardised by mean and deviation of the training images",
+    "weights": "by mean and deviation of the weights; of the training images where these are unknown",
     "unit": "in [0, 1], not standardised",
     "none": "as stored, 0 to 255",
 }
@@ -40,6 +42,7 @@ class FewShotResult(Result):
     note: str
     curves: Mapping[str, Sequence[tuple[int, float]]]
     selected_iteration: int
+    chosen: str = ""
     best_batch_accuracy: float
     train_seconds: float
     test_seconds: float
@@ -91,8 +94,15 @@ class FewShotResult(Result):
             ("features", FEATURES.get(spec.fit.normalise, "as stored")) if self.vectors else pixels,
             *unusual_rows(spec),
         ]
+        if spec.training.adapt != "all":
+            rows.insert(2, ("adapts", f"{spec.training.adapt} alone inside an episode; all is meta-learned"))
         if collapse := self._collapse():
             rows.insert(1, ("collapsed", collapse))
+        if spec.network.is_pretrained:
+            untrained = spec.network.weights == NO_WEIGHTS
+            rows.append(("weights", "none: an untrained network" if untrained else spec.network.weights))
+        if self.chosen:
+            rows.append(("chosen", self.chosen))
         if self.note:
             rows.append(("episodes", f"computed one by one, as `vmap` {self.note}"))
         if not self.verified:
@@ -107,8 +117,9 @@ class FewShotResult(Result):
         rows.append(("time", f"{self.train_seconds:.1f} s to train{recording}, {self.test_seconds:.1f} s to test"))
         rows += where_to_look(self.run_id, self.experiment_id, self.tracking_uri)
         goal = trained_on(spec.task, spec.data.dataset)
+        activation = "its own activations" if spec.network.activation == OWN else spec.network.activation
         title = (
-            f"{spec.network.activation} in {spec.network.backbone}: {spec.problem} {spec.training.method} on {goal}, "
+            f"{activation} in {spec.network.backbone}: {spec.problem} {spec.training.method} on {goal}, "
             f"protocol {spec.evaluation.protocol}, seed {spec.seed}"
         )
         return block(title, rows)

@@ -24,6 +24,7 @@ from arelu_meta.errors import InputError
 from arelu_meta.kinds.execution import EpisodeExecution
 from arelu_meta.kinds.few_shot.measures import MSE
 from arelu_meta.kinds.few_shot.model import FewShotModel
+from arelu_meta.kinds.few_shot.pretrained_network import load_pretrained
 from arelu_meta.kinds.few_shot.result import FewShotResult
 from arelu_meta.kinds.few_shot.settings import LearnerSettings, build_learner
 from arelu_meta.kinds.few_shot.spec import FewShotSpec
@@ -58,9 +59,12 @@ def run_few_shot(spec: FewShotSpec, execution: EpisodeExecution, bar: progress.B
     with machine(execution) as device:
         paper = spec.evaluation.protocol == "paper"  # nothing is selected, so all that is not tested trains
         root = execution.data_root or None
-        split = load_split(spec.data, root=root, shape=spec.fit, train_on_validation=paper, real_targets=True).to(
-            device
-        )
+        if spec.network.is_pretrained:
+            split, made = load_pretrained(spec, root=root, train_on_validation=paper)
+        else:
+            made = None
+            split = load_split(spec.data, root=root, shape=spec.fit, train_on_validation=paper, real_targets=True)
+        split = split.to(device)
         images, episode = split.train, spec.episode
         check_targets(spec, images)
         check_vectors(spec.network.backbone, images)
@@ -71,12 +75,19 @@ def run_few_shot(spec: FewShotSpec, execution: EpisodeExecution, bar: progress.B
             part: EpisodeSampler(getattr(split, part), shots=episode.shots, **size) for part, size in sizes.items()
         }
         learner = build_learner(
-            spec, images.channels, images.image_size, images=images, chunk=execution.chunk, device=device
+            spec,
+            images.channels,
+            images.image_size,
+            network=made.network if made else None,
+            images=images,
+            chunk=execution.chunk,
+            device=device,
         )
         check_logits(learner.network, images, (episode.ways,), spec.network.backbone)
         if not isinstance(learner, GradientLearner):  # which leave the network's buffers alone
             check_forward(learner.network, images.pixels(torch.arange(2, device=device)))
         learner.prepare(samplers["train"].sample(2, generator(0, "episodes/prepare")))
+        learner.observe(images)
         if execution.record_steps:
             learner.record_steps()
         with open_session(
@@ -90,6 +101,7 @@ def run_few_shot(spec: FewShotSpec, execution: EpisodeExecution, bar: progress.B
                 "data_digest": images.digest,
                 "transductive": str(learner.transductive),
                 **({"one_by_one": note} if (note := learner.note) else {}),
+                **({"weights_digest": made.weights.digest} if made and made.weights.state else {}),
             },
             datasets={part: getattr(split, part) for part in samplers},
             split=split,
@@ -137,6 +149,10 @@ def _train_and_test(
     training = MetaTraining()
     if learners.entry(spec.training.method).needs_training:
         training = _train(spec, learner, samplers, fixed.get("validation"), session)
+    chosen = ""
+    if "validation" in fixed:
+        learner.network.eval()
+        chosen = learner.choose(samplers["validation"].episodes(part) for part in fixed["validation"].split(32))
     train_seconds = session.seconds
     chunks, scores, measure = fixed["test"].split(60), list[Tensor](), spec.measure
     with session.bar("test", len(chunks)) as advance:
@@ -154,6 +170,7 @@ def _train_and_test(
         note=learner.note,
         curves=training.curves,
         selected_iteration=training.selected,
+        chosen=chosen,
         best_batch_accuracy=max((accuracy for _, accuracy in training.curves["train"]), default=float("nan")),
         train_seconds=train_seconds,
         test_seconds=session.seconds - train_seconds,

@@ -10,9 +10,8 @@ from torch import nn
 from arelu_meta import learners
 from arelu_meta.console.flags import validated
 from arelu_meta.data.imageset import ImageSet
-from arelu_meta.kinds.few_shot.spec import FewShotSpec
+from arelu_meta.kinds.few_shot.spec import EpisodeNetworkSection, FewShotSpec
 from arelu_meta.kinds.networks import build_network, start
-from arelu_meta.kinds.sections import NetworkSection
 from arelu_meta.learners.learner import Learner
 
 
@@ -64,8 +63,12 @@ class LearnerSettings:
         return asdict(self)
 
     def build_network(self, channels: int, image_size: tuple[int, int], *, seed: int = 0) -> nn.Module:
-        """Build the network, its initial weights the same for every activation."""
-        section = validated(NetworkSection, self.network, "network")
+        """Build the network, its initial weights the same for every activation; one of others without its weights."""
+        section = validated(EpisodeNetworkSection, self.network, "network")
+        if section.is_pretrained:
+            from arelu_meta.kinds.few_shot.pretrained_network import build_again
+
+            return build_again(section, self.ways, channels, image_size)
         return build_network(section, channels, image_size, self.ways, seed=seed)
 
     def build_learner(self, network: nn.Module, *, chunk: int = 0, episode_clip: float | None = None) -> Learner:
@@ -81,13 +84,18 @@ def build_learner(
     channels: int,
     image_size: tuple[int, int],
     *,
+    network: nn.Module | None = None,
     images: ImageSet | None = None,
     chunk: int = 0,
     device: torch.device | None = None,
 ) -> Learner:
-    """Build the spec's network and the learner around it; its `init` goes by the images that it is to be trained on."""
+    """Build the learner around the spec's network, or around one that was put together before.
+
+    The network's `init` goes by the images that it is to be trained on.
+    """
     settings = LearnerSettings.of(spec)
-    network = settings.build_network(channels, image_size, seed=spec.seed)
+    if network is None:
+        network = settings.build_network(channels, image_size, seed=spec.seed)
     if images is not None:
         network = start(network, spec.network, images, seed=spec.seed)
     network = network.to(device) if device else network

@@ -1,12 +1,14 @@
 """The spec of a meta-learning run. Nothing here imports torch."""
 
-from typing import Annotated, ClassVar, Literal
+from functools import partial
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
-from arelu_meta import learners
-from arelu_meta.errors import InputError
+from arelu_meta import activations, backbones, learners
+from arelu_meta.errors import InputError, unknown
 from arelu_meta.kinds.few_shot.measures import ACCURACY, MSE, EpisodeMeasure
+from arelu_meta.kinds.finetune.spec import NO_WEIGHTS, OWN
 from arelu_meta.kinds.sections import (
     NONE_WORD,
     Count,
@@ -23,7 +25,16 @@ from arelu_meta.kinds.sections import (
 )
 from arelu_meta.registry import is_target
 
+
+def _check_parts(adapt: str) -> str:
+    for part in adapt.split("+"):
+        if part not in learners.PARTS:
+            raise unknown("part of the network in `adapt`:", part, learners.PARTS)
+    return adapt
+
+
 MethodName = Annotated[str, registered("method", learners.names, outside=is_target)]
+AdaptedParts = Annotated[str, AfterValidator(_check_parts)]
 EngineName = Annotated[str, registered("engine", learners.engines.names, outside=lambda _name: False)]
 
 
@@ -43,10 +54,51 @@ class EpisodeSection(Section):
 
 
 class EpisodeInputSection(ImageShapeSection):
-    """How the images of episodes are made to fit the network."""
+    """How the images of episodes are made to fit the network; a pretrained one has a shape and pixels of its own."""
 
-    normalise: Literal["standardise", "unit", "none"] = "standardise"
-    """pixels: standardise (mean and deviation of the training images), unit (in [0, 1]), none (as stored)"""
+    normalise: Literal["standardise", "weights", "unit", "none"] = "standardise"
+    """pixels: standardise (by training images), weights (as those had them), unit (in [0, 1]), none (as stored)"""
+
+
+class EpisodeNetworkSection(NetworkSection):
+    """The network and its activation: one of ours, or one of others with its weights."""
+
+    backbone: Annotated[
+        str,
+        registered(
+            "backbone",
+            partial(backbones.names, "classification"),
+            outside=lambda name: is_target(name) or backbones.is_pretrained(name),
+        ),
+    ] = "mnist_conv"
+    """network: a name, timm/NAME, torchvision/NAME, installed/NAME, arelu_meta/NAME, or package.module:Class"""
+    activation: Annotated[str, registered("activation", lambda: [OWN, *activations.names()], outside=is_target)] = (
+        "arelu"
+    )
+    """activation; it replaces those of a network of others, which keeps its own unless one is named"""
+    weights: str = NO_WEIGHTS
+    """of a network of others: a .safetensors or .pth file, DEFAULT (published), an MLflow URI; none: untrained"""
+
+    @property
+    def is_pretrained(self) -> bool:
+        """Whether the network is built as `finetune` and `adapt` build theirs."""
+        return backbones.is_pretrained(self.backbone)
+
+    @model_validator(mode="after")
+    def _goes_together(self) -> "EpisodeNetworkSection":
+        if not self.is_pretrained:
+            if self.activation == OWN:
+                raise InputError(f"activation 'own' is for networks of others; name one for {self.backbone!r}")
+            if self.weights != NO_WEIGHTS:
+                raise InputError(
+                    f"`weights` {self.weights} are for networks of others; one of ours takes them as "
+                    f"`backbone` arelu_meta/{self.backbone}"
+                )
+        elif self.norm is not None or self.init != "default":
+            raise InputError(
+                f"`norm` and `init` are for networks of ours; leave them out, as {self.backbone!r} has its own"
+            )
+        return self
 
 
 class MetaTrainingSection(Section):
@@ -70,8 +122,10 @@ class MetaTrainingSection(Section):
     """optimizer of the inner steps; adam runs on engine higher"""
     clip_norm: OptionalRate = None
     """bound on the norm of the inner gradients"""
+    adapt: AdaptedParts = "all"
+    """what moves inside an episode: all, head, body, norm (and biases), activation, or several, as head+activation"""
     head: str = ""
-    """path of the layer that anil moves and boil does not; empty: the last linear layer before the logits"""
+    """path of the head, for adapt head and body, anil and boil; empty: the last linear layer before the logits"""
     loss: Literal["cross_entropy", "mse"] = "cross_entropy"
     """of support and query: cross_entropy of classes, mse (mean squared error) of real targets"""
     outer_lr: Rate = 0.005
@@ -86,8 +140,17 @@ class MetaTrainingSection(Section):
     @model_validator(mode="after")
     def _pair_exists(self) -> "MetaTrainingSection":
         learners.check_engine(self.method, self.engine)
-        if self.head and not learners.entry(self.method).takes_head:
-            raise InputError(f"method {self.method!r} treats no layer apart; leave `head` out ({self.head!r})")
+        taken = learners.entry(self.method).takes
+        if self.adapt != "all" and "adapt" not in taken:
+            raise InputError(
+                f"what method {self.method!r} moves is fixed; leave `adapt` out ({self.adapt!r}), or use method maml"
+            )
+        by_head = {"head", "body"} & set(self.adapt.split("+")) or "adapt" not in taken
+        if self.head and not ("head" in taken and by_head):
+            raise InputError(
+                f"method {self.method!r} with adapt {self.adapt!r} treats no layer apart; leave `head` out "
+                f"({self.head!r})"
+            )
         if self.inner_optimizer == "adam" and self.engine != "higher":
             raise InputError(
                 f"inner optimizer 'adam' runs on engine 'higher', not {self.engine!r}; use `engine='higher'`"
@@ -134,6 +197,8 @@ class FewShotSpec(Spec):
 
     left_out_at_default: ClassVar[frozenset[str]] = frozenset(
         (
+            "training.adapt",
+            "network.weights",
             "training.head",
             "training.loss",
             "training.episode_clip",
@@ -146,9 +211,20 @@ class FewShotSpec(Spec):
     data: DataSection
     fit: EpisodeInputSection = EpisodeInputSection()
     episode: EpisodeSection = EpisodeSection()
-    network: NetworkSection = NetworkSection()
+    network: EpisodeNetworkSection = EpisodeNetworkSection()
     training: MetaTrainingSection = MetaTrainingSection()
     evaluation: EvaluationSection = EvaluationSection()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _defaults_of_pretrained(cls, values: Any) -> Any:
+        """Let a network of others keep its activations, and the pixels of its weights, unless others are named."""
+        network = values.get("network") if isinstance(values, dict) else None
+        fit = values.get("fit", {}) if isinstance(values, dict) else None
+        if not isinstance(network, dict) or not backbones.is_pretrained(str(network.get("backbone", ""))):
+            return values
+        network = {"activation": OWN, **network}
+        return {**values, "network": network, "fit": {"normalise": "weights", **fit} if isinstance(fit, dict) else fit}
 
     @model_validator(mode="after")
     def _loss_fits(self) -> "FewShotSpec":
@@ -167,6 +243,15 @@ class FewShotSpec(Spec):
     @model_validator(mode="after")
     def _method_can(self) -> "FewShotSpec":
         method, train_ways = self.training.method, self.episode.train_ways
+        if learners.entry(method).needs_validation and self.evaluation.protocol == "paper":
+            raise InputError(
+                f"method {method!r} makes a choice on validation episodes, which protocol 'paper' does not have; "
+                f"use `protocol='sound'`"
+            )
+        if self.fit.normalise == "weights" and not self.network.is_pretrained:
+            raise InputError(
+                f"normalise 'weights' is for networks of others, not for {self.network.backbone!r}; use standardise"
+            )
         if learners.entry(method).by_gradient:
             if train_ways is not None and train_ways > self.episode.ways:
                 raise InputError(
@@ -188,7 +273,7 @@ class FewShotSpec(Spec):
         """
         fields = MetaTrainingSection.model_fields
         method = learners.entry(self.training.method)
-        ignored = {*learners.INNER_LOOP_SETTINGS, "head"} - set(method.settings)
+        ignored = {*learners.INNER_LOOP_SETTINGS, *learners.OTHER_SETTINGS} - set(method.settings)
         ignored |= set() if method.by_gradient else {"episode_clip"}
         training = self.training.model_copy(update={name: fields[name].default for name in ignored})
         return super(FewShotSpec, self.model_copy(update={"training": training})).identity

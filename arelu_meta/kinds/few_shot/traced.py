@@ -12,13 +12,16 @@ import torch
 from torch import Tensor, nn
 from torch.export import ExportedProgram
 
-from arelu_meta import learners
+from arelu_meta import backbones, learners
+from arelu_meta.backbones.features import feature_network
 from arelu_meta.data.inputs import Inputs
 from arelu_meta.errors import first_line
 from arelu_meta.kinds.few_shot.settings import LearnerSettings
+from arelu_meta.kinds.finetune.spec import OWN
 from arelu_meta.learners.functional_network import lent
 from arelu_meta.learners.gradient_learner import GradientLearner
 from arelu_meta.learners.learner import Learner
+from arelu_meta.pretrained.installed import NETWORKS
 from arelu_meta.registry import EVERYWHERE, own_code
 from arelu_meta.store.connection import quiet
 from arelu_meta.store.graphs import read_graph, trace
@@ -26,21 +29,8 @@ from arelu_meta.store.graphs import read_graph, trace
 TOLERANCE = 1e-3  # of probabilities: the graph's operations add up in another order
 
 
-class FeaturesForward(nn.Module):
-    """The method `features` of a network as a forward pass, which can be traced."""
-
-    def __init__(self, network: nn.Module) -> None:
-        super().__init__()
-        self.network = network
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Give the features of images (N, C, H, W), (N, d)."""
-        features: Callable[[Tensor], Tensor] = getattr(self.network, "features")  # noqa: B009
-        return features(x)
-
-
 class FeaturesNetwork(nn.Module):
-    """A traced `FeaturesForward` as a network that has the method `features`; its state is that of the network."""
+    """A traced `FeatureNetwork` as a network that has the method `features`; its state is that of the network."""
 
     def __init__(self, graph: nn.Module) -> None:
         super().__init__()
@@ -73,9 +63,14 @@ def settings_of_graph(settings: LearnerSettings) -> LearnerSettings:
 def foreign_code(settings: LearnerSettings, network: nn.Module) -> list[str]:
     """Name the code of one's own that a network is made by and of: neither torch's nor ours."""
     parts = {kind: settings.network[kind] for kind in ("backbone", "activation") if kind in settings.network}
+    there = set(EVERYWHERE)
+    if backbones.is_pretrained(parts.get("backbone", "")):  # what builds it is needed wherever it is loaded
+        there |= {"timm", "torchvision", *(installed.packages[0] for installed in NETWORKS.values())}
+        del parts["backbone"]
+    parts = {kind: name for kind, name in parts.items() if name != OWN}
     builders = {own_code(kind, name) for kind, name in parts.items()} - {""}
     kinds = {type(module) for module in network.modules()}
-    foreign = {kind for kind in kinds if kind.__module__.partition(".")[0] not in EVERYWHERE}
+    foreign = {kind for kind in kinds if kind.__module__.partition(".")[0] not in there}
     return sorted(builders | {f"{kind.__module__}:{kind.__qualname__}" for kind in foreign})
 
 
@@ -101,7 +96,7 @@ def save_traced(learner: Learner, settings: LearnerSettings, inputs: Inputs, pat
     try:
         # As episodes are computed, with batch statistics; the exporter writes the whole graph where it fails.
         with quiet(), redirect_stderr(StringIO()), lent(network) if by_gradient else nullcontext():
-            program = trace(network if by_gradient else FeaturesForward(network), x)
+            program = trace(network if by_gradient else feature_network(network, x[:2]), x)
         traced = _learner(
             program, settings, {name: value.cpu() for name, value in learner.state().state_dict().items()}
         )

@@ -22,6 +22,7 @@ try:
     with contextlib.redirect_stderr(io.StringIO()), warnings.catch_warnings():  # gym's banner and deprecations
         warnings.simplefilter("ignore")
         from learn2learn.algorithms import MAML
+        from learn2learn.algorithms.maml import maml_update
 except ImportError as error:
     raise InputError(
         "engine 'learn2learn' needs learn2learn; `make setup` installs it, or use `engine='func'`"
@@ -29,7 +30,7 @@ except ImportError as error:
 
 
 class Learn2LearnEngine:
-    """Adapt clones of `learn2learn.algorithms.MAML`: by plain SGD all parameters that are not frozen, as it does."""
+    """Adapt clones of `learn2learn.algorithms.MAML` by plain SGD; where some parameters rest, by its `maml_update`."""
 
     recordable = False
     note = ""
@@ -48,7 +49,7 @@ class Learn2LearnEngine:
                 forward, points = partial(_forward, network, clone), []
                 for step in range(rule.steps + 1):
                     if step > 0:
-                        clone.adapt(rule.loss(forward(episode.support_x), episode.support_y))
+                        _step(clone, rule, rule.loss(forward(episode.support_x), episode.support_y))
                     if every_step or step == rule.steps:
                         points.append(query_pass(forward, network, episode.support_x, episode.query_x))
                 answers.append(torch.stack(points))
@@ -62,7 +63,7 @@ class Learn2LearnEngine:
             for episode in episodes:
                 clone = wrapper.clone()
                 for _ in range(rule.steps):
-                    clone.adapt(rule.loss(_forward(network, clone, episode.support_x), episode.support_y))
+                    _step(clone, rule, rule.loss(_forward(network, clone, episode.support_x), episode.support_y))
                 adapted.append(dict(clone.module.named_parameters()))
         return {name: torch.stack([one[name] for one in adapted]) for name in adapted[0]}
 
@@ -76,14 +77,25 @@ def _forward(network: nn.Module, clone: MAML, x: Tensor) -> Tensor:
         return as_logits(clone(x), network)
 
 
+def _step(clone: MAML, rule: InnerRule, loss: Tensor) -> None:
+    """Take a step of what moves; the clone's own, where that is all."""
+    if rule.moving is None:
+        clone.adapt(loss)
+        return
+    parameters = dict(clone.module.named_parameters())
+    moving = [name for name in parameters if rule.moves(name)]
+    found = torch.autograd.grad(
+        loss, [parameters[name] for name in moving], create_graph=not rule.first_order, allow_unused=True
+    )
+    gradients = dict(zip(moving, found, strict=True))
+    clone.module = maml_update(clone.module, clone.lr, [gradients.get(name) for name in parameters])
+
+
 def _wrapper(network: nn.Module, rule: InnerRule) -> MAML:
     """Wrap a network, or refuse a rule that learn2learn cannot follow."""
     remedy = "use `engine='func'`"
     if isinstance(rule.lr, Mapping):
         raise InputError(f"engine 'learn2learn' has no learned inner rates; {remedy}")
-    free = frozenset(name for name, parameter in network.named_parameters() if parameter.requires_grad)
-    if rule.moving not in (None, free):
-        raise InputError(f"engine 'learn2learn' adapts all parameters that are not frozen, not some; {remedy}")
     if rule.clip_norm is not None:
         raise InputError(f"engine 'learn2learn' has no inner gradient clipping; {remedy}")
     if rule.optimizer != "sgd":

@@ -5,7 +5,7 @@ import torch
 from sklearn.linear_model import LogisticRegression
 
 from arelu_meta.kinds.adapt.choosing import Choice, Support, best_of, choose_strength, stratified_folds
-from arelu_meta.training.frozen_heads import HEADS
+from arelu_meta.learners.frozen_heads import HEADS
 
 
 def support(count: int = 30, classes: int = 3, noise: float = 1.0) -> Support:

@@ -17,8 +17,8 @@ from arelu_meta.kinds.adapt.choosing import Support, choose_strength
 from arelu_meta.kinds.adapt.run import prepare
 from arelu_meta.kinds.adapt.spec import AdaptSpec
 from arelu_meta.kinds.execution import Execution
+from arelu_meta.learners.frozen_heads import HEADS
 from arelu_meta.store.predicting import find_images
-from arelu_meta.training.frozen_heads import HEADS
 from tests.supervised_runs import ADAPT, artifacts, interrupted_after, merged, no_model
 from tests.tiny_images import DISCS
 from tests.tiny_runs import MLFLOW_WARNINGS, metric_history

@@ -7,11 +7,11 @@ import torch
 from torch import nn
 
 from arelu_meta.activations.parameters import activation_parameters
+from arelu_meta.backbones.features import FeatureNetwork, feature_network
 from arelu_meta.data.imageset import ImageSet
 from arelu_meta.kinds.adapt.choosing import RATES, Support, choose_strength
 from arelu_meta.kinds.adapt.tuning import START_C, TunedHead, Tuner, answer, moved_parameters
-from arelu_meta.pretrained.features import FeatureNetwork, feature_network
-from arelu_meta.training.frozen_heads import LinearHead
+from arelu_meta.learners.frozen_heads import LinearHead
 from tests.tiny_networks import saved_state, tiny
 
 METHODS = list(RATES)

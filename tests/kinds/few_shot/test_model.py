@@ -48,6 +48,11 @@ METHODS = {
     "reptile": {"method": "reptile"},
     "joint": {"method": "joint"},
     "protonet": {"method": "protonet"},
+    "pmf": {"method": "pmf", "test_steps": 2},
+    "simpleshot": {"method": "simpleshot"},
+    "linear": {"method": "linear"},
+    "knn": {"method": "knn"},
+    "activations alone": {"adapt": "activation"},
     "features": {"method": "features"},
     "centroid": {"method": "centroid"},
 }

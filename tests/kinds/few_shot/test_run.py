@@ -42,6 +42,7 @@ class MemoryTracker:
     """Keeps what a run records; stands in for MLflow where the store is not what is tested."""
 
     run_id, experiment_id, uri = "run", "0", "memory"
+    position = {"run_id": "run"}  # noqa: RUF012
 
     def __init__(self) -> None:
         self.series: dict[str, list[tuple[int, float]]] = {}

@@ -6,6 +6,7 @@ import json
 import pytest
 
 from arelu_meta import learners
+from arelu_meta.errors import InputError
 from arelu_meta.kinds.few_shot.spec import FewShotSpec
 
 OTHER = {"inner_lr": 0.3, "inner_steps": 7, "test_steps": 9, "clip_norm": 2.0}
@@ -20,7 +21,7 @@ def identity(method: str, **training: object) -> str:
 def test_settings_of_the_inner_loop_count_where_there_is_one(method: str, setting: str):
     """A grid over what a method ignores would otherwise run equal cells as different ones."""
     changed = identity(method, **{setting: OTHER[setting]}) != identity(method)
-    assert changed == learners.entry(method).by_gradient
+    assert changed == (setting in learners.entry(method).settings)
 
 
 @pytest.mark.parametrize("method", learners.names())
@@ -49,14 +50,37 @@ def test_runs_that_held_images_back_under_the_paper_are_others():
     """The identity at commit b55926e, when a share of the training images was left to validate, is not taken up."""
     spec = FewShotSpec(task="t", data={"dataset": "digits"}, evaluation={"protocol": "paper"})
     content = spec.model_dump(mode="json", exclude={"summary", "fit"})
-    for later in ("head", "loss", "episode_clip", "outer_clip"):
+    for later in ("adapt", "head", "loss", "episode_clip", "outer_clip"):
         del content["training"][later]
-    del content["data"]["split_seed"], content["network"]["init"]
+    del content["data"]["split_seed"], content["network"]["init"], content["network"]["weights"]
     before = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
     content["evaluation"]["protocol"] = "sound"
     sound = FewShotSpec(task="t", data={"dataset": "digits"})
     assert sound.identity == hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
     assert spec.identity != before
+
+
+def test_what_adapts_counts_where_it_is_not_all():
+    parts = ("all", "head", "body", "norm", "activation", "head+activation")
+    assert len({identity("maml", adapt=part) for part in parts}) == len(parts)
+    assert identity("maml", adapt="all") == identity("maml")
+    with pytest.raises(InputError, match="unknown part of the network in `adapt`: 'activations'; did you mean"):
+        identity("maml", adapt="head+activations")
+    with pytest.raises(InputError, match=r"what method 'anil' moves is fixed; leave `adapt` out \('norm'\)"):
+        identity("anil", adapt="norm")
+    with pytest.raises(InputError, match=r"'maml' with adapt 'norm' treats no layer apart; leave `head` out \('fc'\)"):
+        identity("maml", adapt="norm", head="fc")
+    assert identity("maml", adapt="body", head="fc") != identity("maml", adapt="body")
+
+
+def test_a_choice_on_validation_episodes_needs_some():
+    paper = {"protocol": "paper"}
+    with pytest.raises(
+        InputError, match="'pmf' makes a choice on validation episodes, which protocol 'paper' does not"
+    ):
+        FewShotSpec(task="t", data={"dataset": "digits"}, training={"method": "pmf"}, evaluation=paper)
+    with pytest.raises(InputError, match="normalise 'weights' is for networks of others, not for 'mnist_conv'"):
+        FewShotSpec(task="t", data={"dataset": "digits"}, fit={"normalise": "weights"})
 
 
 def test_identities_of_earlier_runs_stand():

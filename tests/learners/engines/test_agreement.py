@@ -63,6 +63,24 @@ def test_every_activation_in_a_small_network(method, activation):
     assert_agreement(meta_gradients(method, own_net(activation), episodes()))
 
 
+@pytest.mark.parametrize("adapt", [*learners.PARTS, "head+activation"])
+def test_every_part_that_may_adapt(adapt):
+    """Looped, vectorised, recorded, `higher` and `learn2learn`: one meta-gradient; of other parts it is another."""
+    torch.manual_seed(0)
+    layers = nn.Flatten(), nn.Linear(16, 6), nn.GroupNorm(2, 6), activations.build("arelu"), nn.Linear(6, 3)
+    network, batch = nn.Sequential(*layers).double().eval(), episodes()
+    found = meta_gradients("maml", network, batch, adapt=adapt, inner_lr=0.3)
+    everything = meta_gradients("maml", network, batch, inner_lr=0.3)["looped"]
+    assert (distance(everything, found["looped"]) < 1e-3) == (adapt == "all")
+    recorded = learner("maml", network, FuncEngine(), adapt=adapt, inner_lr=0.3)
+    recorded.record_steps(after=0)
+    for _ in range(3):
+        recorded.meta_step(batch, progress=0.0)
+        found["recorded"] = gradients(network)
+    assert recorded.recording_seconds > 0
+    assert_agreement(found)
+
+
 @pytest.mark.parametrize("activation", activations.names())
 def test_every_activation_in_conv4_with_batch_norm(activation):
     assert_agreement(meta_gradients("maml", conv4(activation), episodes(size=16), inner_steps=1))

@@ -61,7 +61,6 @@ def test_what_the_libraries_do_not_have_is_refused():
     network, batch = own_net(), episodes()
     rules = {
         "learned inner rates": learners.build("meta_sgd", network, inner_lr=0.1, inner_steps=1).rule,
-        "not some": learners.build("anil", network, inner_lr=0.1, inner_steps=1).rule,
         "no inner gradient clipping": learners.build("maml", network, inner_lr=0.1, inner_steps=1, clip_norm=1.0).rule,
     }
     for message, rule in rules.items():

@@ -6,8 +6,8 @@ import torch
 from torch import nn
 
 from arelu_meta import activations, backbones
+from arelu_meta.backbones.features import feature_network
 from arelu_meta.errors import InputError
-from arelu_meta.pretrained.features import feature_network
 from arelu_meta.store.graphs import trace
 from tests.tiny_networks import convolutional_head, tiny, two_heads
 

@@ -7,8 +7,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier, NearestCentroid
 from torch.nn.functional import cross_entropy
 
+from arelu_meta.learners.frozen_heads import HEADS, LinearHead, NeighbourHead, PrototypeHead, fit_sharpness
 from arelu_meta.store.graphs import trace
-from arelu_meta.training.frozen_heads import HEADS, LinearHead, NeighbourHead, PrototypeHead, fit_sharpness
 
 
 def clouds(count: int = 30, width: int = 5, classes: int = 3, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:

@@ -6,8 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from arelu_meta.backbones.classifier_head import find_head
 from arelu_meta.errors import InputError, first_line
-from arelu_meta.pretrained.classifier_head import find_head
 
 
 class FeatureNetwork(nn.Module):
@@ -52,13 +52,13 @@ class FeatureNetwork(nn.Module):
 
 @torch.no_grad()
 def feature_network(network: nn.Module, x: Tensor, *, head: str = "") -> FeatureNetwork:
-    """Find out how a network gives features.
+    """Find out how a network gives features; it is left in the mode it is in.
 
     In this order: the layer that is named as its classifier; timm's `forward_head(..., pre_logits=True)`; a method
     `features`; the classifier that is found by running it.
 
     Args:
-        network: the network, in evaluation mode; it is kept, not copied
+        network: the network; it is kept, not copied
         x: images that it takes, (N, C, H, W); two are enough
         head: path of its classifier, where that has to be named
 
@@ -81,11 +81,15 @@ def feature_network(network: nn.Module, x: Tensor, *, head: str = "") -> Feature
         found = FeatureNetwork(network, "features")
     else:
         found = FeatureNetwork(network, "input", find_head(network, x))
-    kind = type(network).__name__
+    kind, modes = type(network).__name__, [(module, module.training) for module in network.modules()]
     try:
+        network.eval()
         features = found(x)
     except Exception as error:  # code of anyone's may raise anything
         raise InputError(f"{kind} gives no features: {first_line(error)}; name its classifier by `head`") from error
+    finally:
+        for module, mode in modes:
+            module.training = mode
     shape = tuple(features.shape) if isinstance(features, Tensor) else type(features).__name__
     if not isinstance(features, Tensor) or features.dim() != 2:
         raise InputError(

@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import nn
 
+from arelu_meta.backbones.classifier_head import find_head, replace_head
 from arelu_meta.errors import InputError
-from arelu_meta.pretrained.classifier_head import find_head, replace_head
 from tests import tiny_networks
 
 X = torch.rand(2, 3, 16, 16)

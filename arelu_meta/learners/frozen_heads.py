@@ -42,14 +42,23 @@ class PrototypeHead(FrozenHead):
     """Nearest class mean: logits are minus the squared distance, less what is the same for all classes.
 
     `plain` (Snell et al. 2017) takes the features as they are; `centred` less the mean of the support and at length one
-    (CL2N of SimpleShot, Wang et al. 2019, whose mean is that of base classes, which are not at hand here).
+    (CL2N of SimpleShot, Wang et al. 2019), or less the mean of base classes, where that is given as `centre`.
     """
 
     prototypes: Tensor
 
-    def __init__(self, features: Tensor, labels: Tensor, classes: int, strength: Strength = "centred") -> None:
+    def __init__(
+        self,
+        features: Tensor,
+        labels: Tensor,
+        classes: int,
+        strength: Strength = "centred",
+        *,
+        centre: Tensor | None = None,
+    ) -> None:
         centred = strength == "centred"
-        super().__init__(features.mean(0) if centred else torch.zeros_like(features[0]), unit=centred)
+        centre = features.mean(0) if centre is None else centre
+        super().__init__(centre if centred else torch.zeros_like(features[0]), unit=centred)
         member = F.one_hot(labels, classes).to(features.dtype)  # (N, classes)
         means = member.T @ self.prepared(features) / member.sum(0).unsqueeze(1)
         self.register_buffer("prototypes", means)
