@@ -15,7 +15,7 @@ from mlflow.data.code_dataset_source import CodeDatasetSource
 from mlflow.data.meta_dataset import MetaDataset
 from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param, RunStatus, RunTag
 from mlflow.tracking.context.registry import resolve_tags
-from mlflow.utils.mlflow_tags import MLFLOW_DATASET_CONTEXT
+from mlflow.utils.mlflow_tags import MLFLOW_DATASET_CONTEXT, MLFLOW_PARENT_RUN_ID
 
 from arelu_meta import __version__
 from arelu_meta.data.imageset import ImageSet
@@ -60,6 +60,19 @@ class Tracker:
     def set_tags(self, values: Mapping[str, str]) -> None:
         """Set tags."""
         self._client.log_batch(self.run_id, tags=[RunTag(name, value) for name, value in values.items()])
+
+    @hold_signals()
+    def log_child(self, name: str, *, metrics: Mapping[str, float], tags: Mapping[str, str]) -> None:
+        """Store a finished run below this one, unless it is there already: a resumed run records again."""
+        below = f"tags.`{MLFLOW_PARENT_RUN_ID}` = '{self.run_id}' AND attributes.run_name = '{name}'"
+        if self._client.search_runs([self.experiment_id], below, max_results=1):
+            return
+        own = resolve_tags({**tags, MLFLOW_PARENT_RUN_ID: self.run_id})
+        child = Tracker(self._client, "", self.experiment_id, self.uri)
+        child.run_id = self._client.create_run(self.experiment_id, tags=own, run_name=name).info.run_id
+        child.log_metrics(metrics)
+        child.flush()
+        self._client.set_terminated(child.run_id)
 
     @hold_signals()
     def log_params(self, values: Mapping[str, Any]) -> None:
@@ -123,7 +136,7 @@ class NoTracker(Tracker):
     def _ignore(self, *_args: Any, **_kwargs: Any) -> None:
         """Do nothing."""
 
-    log_metrics = flush = set_tags = log_params = _ignore
+    log_metrics = flush = set_tags = log_child = log_params = _ignore
     log_dataset = log_split = log_figure = log_dict = log_text = log_network = log_few_shot_model = _ignore
 
 

@@ -14,7 +14,7 @@ from arelu_meta.console import progress
 from arelu_meta.data.inputs import Inputs
 from arelu_meta.data.splits import SUBSETS
 from arelu_meta.errors import InputError
-from arelu_meta.kinds.adapt.choosing import Choice, Support, best_of, choose_strength, stratified_folds
+from arelu_meta.kinds.adapt.choosing import Choice, Support, best_of, choose_strength, footprint, stratified_folds
 from arelu_meta.kinds.adapt.result import AdaptResult, DrawOutcome
 from arelu_meta.kinds.adapt.spec import FROZEN, TUNED, AdaptSpec
 from arelu_meta.kinds.adapt.supports import Draw, Draws, draw_supports
@@ -105,8 +105,8 @@ def prepare(spec: AdaptSpec, *, root: str | None = None) -> PreparedAdaptation:
     found = feature_network(network.eval().requires_grad_(False), noise(inputs, 2), head=section.head)
     if set(spec.methods.arms) & set(TUNED):
         check_memory(len(drawn.images), inputs, memory=available_memory())
-    if "activation" in spec.methods.arms:
-        Tuner(found, spec.methods.activation, spec.methods.epochs, spec.seed).start("activation")  # for its errors
+    for method in {"activation", "lora"} & set(spec.methods.arms):  # for their errors
+        Tuner(found.eval(), spec.methods.activation, spec.methods.epochs, spec.seed).start(method, noise(inputs, 2))
     return PreparedAdaptation(drawn, found.eval(), replace(inputs, resize=given.resize, read_size=read_size), weights)
 
 
@@ -174,11 +174,21 @@ def _evaluate(spec: AdaptSpec, drawn: Draws, whole: Support, records: list[dict[
             few = 1 if method in FROZEN else 0
             with threads(few), threadpool_limits(few or None):
                 choice = choose_strength(method, support, folds, seed=spec.seed, stream=stream)
-                logits = torch.zeros(0, support.classes)
+                logits, cost = torch.zeros(0, support.classes), None
+                if len(split.test) or few:
+                    fitted = choice.fit(support)
+                    cost = footprint(fitted)
                 if len(split.test):
-                    logits = whole.part(split.test).answers(choice.fit(support))
+                    logits = whole.part(split.test).answers(fitted)
             records.append(
-                {"draw": number, "split": position, "numbers": split.test, "logits": logits, "choice": vars(choice)}
+                {
+                    "draw": number,
+                    "split": position,
+                    "numbers": split.test,
+                    "logits": logits,
+                    "choice": vars(choice),
+                    "footprint": cost,
+                }
             )
             session.save({"records": records, "images": drawn.images.digest})
             advance(f"{method} {choice.strength}: {100 * choice.accuracy:.1f} % cross-validated")
@@ -236,4 +246,7 @@ def _outcome(drawn: Draws, number: int, records: list[dict[str, Any]]) -> DrawOu
         answers={method: torch.cat(logits).argmax(1).numpy() for method, logits in of_method.items()},
         selected=torch.cat(selected).argmax(1).numpy(),
         choices={record["choice"]["method"]: Choice(**record["choice"]) for record in mine if record["split"] == 0},
+        footprints={
+            record["choice"]["method"]: record["footprint"] for record in reversed(mine) if record.get("footprint")
+        },
     )
