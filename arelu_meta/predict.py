@@ -1,8 +1,10 @@
-"""Answer new images with a trained classifier.
+"""Answer new images with a trained network: their classes, or the pixels that a segmentation marks.
 
 python -m arelu_meta.predict RUN new_photos/
 python -m arelu_meta.predict models:/birds/1 a.jpg b.jpg --csv answers.csv --sheet answers.png
 python -m arelu_meta.predict runs/adapt-... new_photos/ --skip-broken --json answers.json
+python -m arelu_meta.predict FEW_SHOT_RUN new_photos/ --support labelled_photos/
+python -m arelu_meta.predict SEGMENT_RUN slices/ --output masks/
 """
 
 import argparse
@@ -17,7 +19,10 @@ from arelu_meta.console.tables import text_table
 from arelu_meta.errors import InputError
 
 if TYPE_CHECKING:
-    from arelu_meta.store.predicting import Predictions
+    from pandas import DataFrame
+
+    from arelu_meta.store.marking import SegmentationModel
+    from arelu_meta.store.predicting import LoadedModel, Predictions
 
 SHOWN = 40  # rows of the table; a file has all
 
@@ -28,17 +33,18 @@ def command(argv: Sequence[str] | None = None) -> None:
     for path in filter(None, (given.csv, given.json, given.sheet)):
         if not path.parent.is_dir() or path.is_dir():
             raise InputError(f"cannot write {path}: its folder is not there, or it is a folder; choose another")
-    from arelu_meta.store.predicting import find_images, load_model
+    from arelu_meta.store.image_files import find_images
+    from arelu_meta.store.marking import SegmentationModel
 
-    files = find_images(given.images)
-    found = load_model(given.model).predict_files(files, skip_broken=given.skip_broken)
-    for file, reason in found.broken:
-        sys.stderr.write(f"skipped {file}: {reason}\n")
+    files, model = find_images(given.images), _load(given)
+    if isinstance(model, SegmentationModel):
+        _mark(model, files, given)
+        return
+    if given.output:
+        raise InputError(f"{given.model} classifies, it marks no pixels; leave `output` out, or write a `sheet`")
+    found = model.predict_files(files, skip_broken=given.skip_broken)
     table = found.table()
-    if given.csv:
-        table.to_csv(given.csv, index=False)
-    if given.json:
-        given.json.write_text(json.dumps(_records(found), indent=1) + "\n")
+    _write_tables(table, _records(found) if given.json else [], found.broken, given)
     if given.sheet:
         _write_sheet(found, given.sheet)
     rows = [
@@ -46,13 +52,51 @@ def command(argv: Sequence[str] | None = None) -> None:
         for row in table.head(SHOWN).itertuples(index=False)
     ]
     sys.stdout.write(text_table(("file", "class", "%", "runner-up", "%"), rows, indent="") + "\n")
-    sys.stdout.write("\n".join(_summary(found, [given.csv, given.json, given.sheet])) + "\n")
+    lines = _summary(found, [given.csv, given.json, given.sheet])
+    if model.together:
+        lines.append(
+            "images of one call are normalised together (transductive): answers depend on what is asked with them"
+        )
+    sys.stdout.write("\n".join(lines) + "\n")
+
+
+def _load(given: argparse.Namespace) -> "LoadedModel | SegmentationModel":
+    """Load the model, adapted to the support where one is given."""
+    if given.support:
+        from arelu_meta.kinds.few_shot.supported import load_with_support
+
+        return load_with_support(given.model, given.support)
+    from arelu_meta.store.predicting import load_model
+
+    return load_model(given.model)
+
+
+def _mark(model: "SegmentationModel", files: list[Path], given: argparse.Namespace) -> None:
+    """Mark pixels, write masks and overlays, and say how much of each image is marked."""
+    if given.sheet:
+        raise InputError(f"{given.model} marks pixels, it names no classes; leave `sheet` out and give `output`")
+    if given.output:
+        _check_output(given.output, files)
+    if model.note:
+        sys.stderr.write(f"note: {model.note}\n")
+    found = model.mark_files(files, skip_broken=given.skip_broken)
+    table = found.table()
+    if given.output:
+        from arelu_meta.pictures.mask_overlay import write_masks
+
+        table["mask"], table["overlay"] = write_masks(found.files, found.mask, given.output)
+    _write_tables(table, table.to_dict("records"), found.broken, given)
+    rows = [(row[0], f"{100 * row[1]:.2f}") for row in table.head(SHOWN).itertuples(index=False)]
+    sys.stdout.write(text_table(("file", "foreground %"), rows, indent="") + "\n")
+    lines = _counts(found.files, found.broken, found.seconds)
+    lines.append(f"wrote masks and overlays into {given.output}" if given.output else "--output DIR writes the masks")
+    sys.stdout.write("\n".join([*lines, *(f"wrote {path}" for path in (given.csv, given.json) if path)]) + "\n")
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = command_line.Parser(
         prog="python -m arelu_meta.predict",
-        description="Answer image files with the network of an adapt, finetune, transfer or classify run.",
+        description="Answer image files with the network of a run: adapt, finetune, transfer, classify, maml, segment.",
     )
     parser.add_argument("model", metavar="RUN", help="MLflow run id, model URI (runs:/..., models:/...), or folder")
     parser.add_argument("images", nargs="+", metavar="IMAGES", help="image files, or folders with what is below them")
@@ -61,8 +105,36 @@ def _parser() -> argparse.ArgumentParser:
         "--json", type=Path, metavar="FILE", help="write the answers with the probability of each class"
     )
     parser.add_argument("--sheet", type=Path, metavar="FILE", help="draw images by answer into a PNG")
+    parser.add_argument(
+        "--support", type=Path, metavar="FOLDER", help="few-shot runs: labelled images to adapt to, a folder per class"
+    )
+    parser.add_argument(
+        "--output", type=Path, metavar="DIR", help="segment runs: write a mask and an overlay per image, as PNG"
+    )
     parser.add_argument("--skip-broken", action="store_true", help="leave out files that cannot be read, and name them")
     return parser
+
+
+def _check_output(output: Path, files: list[Path]) -> None:
+    """Refuse a folder that cannot be written, or whose masks would be taken for images the next time."""
+    if any(output.resolve() in (file.resolve().parent, *file.resolve().parent.parents) for file in files):
+        raise InputError(f"`output` {output} is where the images are; choose another folder")
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"cannot write to {output}: {error.strerror}; choose another folder") from error
+
+
+def _write_tables(
+    table: "DataFrame", records: list[dict[str, object]], broken: list[tuple[Path, str]], given: argparse.Namespace
+) -> None:
+    """Name the files that were skipped, and write the CSV and JSON that were asked for."""
+    for file, reason in broken:
+        sys.stderr.write(f"skipped {file}: {reason}\n")
+    if given.csv:
+        table.to_csv(given.csv, index=False)
+    if given.json:
+        given.json.write_text(json.dumps(records, indent=1) + "\n")
 
 
 def _records(found: "Predictions") -> list[dict[str, object]]:
@@ -93,18 +165,27 @@ def _summary(found: "Predictions", written: list[Path | None]) -> list[str]:
     from arelu_meta.analysis.estimates import proportion_interval
 
     count, lines = len(found.files), list[str]()
-    if count > SHOWN:
-        lines.append(f"... and {count - SHOWN} more; --csv FILE writes all")
     truths = found.known_classes()
     if truths:
         right = sum(truth == answer for truth, answer in zip(truths, found.table()["class"], strict=True))
         share = proportion_interval(right / count, count)
         interval = f"95 % interval {100 * share.low:.1f} to {100 * share.high:.1f}"
         lines.append(f"{right} of {count} are in a folder of that name: {100 * right / count:.2f} %, {interval}")
-    if found.broken:
-        lines.append(f"{len(found.broken)} of {count + len(found.broken)} files were skipped")
-    lines.append(f"{count} images in {found.seconds:.1f} s, {count / max(found.seconds, 1e-9):.1f} per second")
+    lines = _counts(found.files, found.broken, found.seconds, lines)
     return [*lines, *(f"wrote {path}" for path in written if path)]
+
+
+def _counts(
+    files: list[Path], broken: list[tuple[Path, str]], seconds: float, between: Sequence[str] = ()
+) -> list[str]:
+    """How many files are not in the table, how many were skipped, and how fast it was."""
+    count, lines = len(files), list[str]()
+    if count > SHOWN:
+        lines.append(f"... and {count - SHOWN} more; --csv FILE writes all")
+    lines += between
+    if broken:
+        lines.append(f"{len(broken)} of {count + len(broken)} files were skipped")
+    return [*lines, f"{count} images in {seconds:.1f} s, {count / max(seconds, 1e-9):.1f} per second"]
 
 
 def main(argv: Sequence[str] | None = None) -> int:

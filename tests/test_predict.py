@@ -3,12 +3,15 @@
 import csv
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 from PIL import Image
 
+from arelu_meta.data.inputs import Inputs
 from arelu_meta.predict import main
+from arelu_meta.store.marking import SegmentationModel
 from arelu_meta.store.predicting import LoadedModel
 
 
@@ -16,8 +19,6 @@ class Served:
     """Answers by the mean of the image: dark or light."""
 
     def __init__(self) -> None:
-        from arelu_meta.data.inputs import Inputs
-
         self.class_names, self.inputs = ("dark", "light", "odd"), Inputs(1, 8)
 
     @staticmethod
@@ -93,6 +94,51 @@ def test_wrong_input_is_one_line(capsys, words, message):
     assert error.startswith("error: ")
     assert message in error
     assert error.count("\n") == 1
+
+
+def marking(x: torch.Tensor) -> torch.Tensor:
+    return x.mean((2, 3), keepdim=True).expand(-1, -1, 8, 8) - 0.5
+
+
+@pytest.mark.usefixtures("photos")
+def test_a_segmentation_writes_masks(monkeypatch, capsys):
+    served = SimpleNamespace(network=marking, inputs=Inputs(1, 8), class_names=("tumour",))
+    model = SegmentationModel("it", served, note="prepare them")
+    monkeypatch.setattr("arelu_meta.store.predicting.load_model", lambda _: model)
+    assert main(["it", "photos", "--output", "masks", "--csv", "a.csv", "--json", "a.json"]) == 0
+    captured = capsys.readouterr()
+    assert captured.err == "note: prepare them\n"
+    out = captured.out.splitlines()
+    assert [line.split() for line in out[:2]] == [["file", "foreground", "%"], ["photos/dark/00.png", "100.00"]]
+    assert out[-5] == "... and 10 more; --csv FILE writes all"
+    assert out[-4].startswith("50 images in ")
+    assert out[-3:] == ["wrote masks and overlays into masks", "wrote a.csv", "wrote a.json"]
+    assert json.loads(Path("a.json").read_text())[0] == {
+        "file": "photos/dark/00.png",
+        "foreground": 1.0,
+        "mask": "masks/dark/00_mask.png",
+        "overlay": "masks/dark/00_overlay.png",
+    }
+    assert len(list(Path("masks").rglob("*.png"))) == 100
+    assert main(["it", "photos"]) == 0
+    assert capsys.readouterr().out.endswith("--output DIR writes the masks\n")
+    for words, message in (
+        (["--sheet", "a.png"], "it marks pixels, it names no classes; leave --sheet out and give --output"),
+        (["--output", "photos"], "--output photos is where the images are"),
+        (["--output", "a.csv"], "cannot write to a.csv"),
+    ):
+        assert main(["it", "photos", *words]) == 2
+        assert message in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("photos")
+def test_images_that_see_each_other_are_said_to(monkeypatch, capsys):
+    model = LoadedModel("it", Served(), together=True)
+    monkeypatch.setattr("arelu_meta.kinds.few_shot.supported.load_with_support", lambda *_: model)
+    assert main(["it", "photos", "--support", "photos"]) == 0
+    assert "(transductive): answers depend on what is asked with them" in capsys.readouterr().out
+    assert main(["it", "photos", "--output", "masks"]) == 2
+    assert "it classifies, it marks no pixels; leave --output out, or write a --sheet" in capsys.readouterr().err
 
 
 def test_a_model_that_is_not_there(tmp_path, monkeypatch, capsys):

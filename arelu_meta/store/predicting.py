@@ -1,11 +1,11 @@
-"""Use a stored classifier: image files, folders of them or arrays in, classes and probabilities out.
+"""Use a stored network: image files, folders of them or arrays in, classes and probabilities or masks out.
 
 model = arelu_meta.load_model("RUN_ID")     # or a model URI, or a folder
 model.predict(["a.jpg", "new_photos/"])     # a table: class, probability, runner_up, ...
 """
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,16 +13,15 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from arelu_meta.data.files.image_folders import SUFFIXES
 from arelu_meta.data.raw_images import prepare_images
 from arelu_meta.errors import InputError
+from arelu_meta.store.image_files import AT_ONCE, answer_files, find_images
+from arelu_meta.store.marking import SegmentationModel, marks_pixels, volume_note
 from arelu_meta.store.models import FEW_SHOT_FILE, open_model
 from arelu_meta.store.served import ServedNetwork, load_served
 
 if TYPE_CHECKING:
     from pandas import DataFrame
-
-AT_ONCE = 64  # images
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,10 +70,11 @@ class LoadedModel:
     Args:
         source: what it was loaded from, for messages
         served: its network behind its preprocessing
+        together: whether images of one call see each other (transductive), so that all are answered at once
     """
 
-    def __init__(self, source: str, served: ServedNetwork) -> None:
-        self.source, self.served = source, served
+    def __init__(self, source: str, served: ServedNetwork, *, together: bool = False) -> None:
+        self.source, self.served, self.together = source, served, together
         self.class_names = served.class_names
         """the classes, in the order of the probabilities"""
 
@@ -99,45 +99,31 @@ class LoadedModel:
 
     def predict_files(self, files: Sequence[Path], *, skip_broken: bool = False) -> Predictions:
         """Answer image files, some at a time; see `predict`."""
-        start, answered, broken = time.monotonic(), list[Path](), list[tuple[Path, str]]()
-        parts: list[Tensor] = []
-        for first in range(0, len(files), AT_ONCE):
-            pixels = []
-            for file in files[first : first + AT_ONCE]:
-                try:
-                    pixels.append(prepare_images([file], self.served.inputs))
-                    answered.append(file)
-                except InputError as error:
-                    if not skip_broken:
-                        raise InputError(f"{error}; or leave such files out by `skip_broken`") from error
-                    broken.append((file, str(error)))
-            if pixels:
-                parts.append(self._probabilities(torch.cat(pixels)))
-        if not parts:
-            raise InputError(f"none of {len(files)} files is a readable image; {broken[0][1]}")
-        return Predictions(answered, torch.cat(parts), self.class_names, broken, time.monotonic() - start)
+        start = time.monotonic()
+        answered, probabilities, broken = answer_files(
+            files, self.served.inputs, self._probabilities, skip_broken=skip_broken, together=self.together
+        )
+        return Predictions(answered, probabilities, self.class_names, broken, time.monotonic() - start)
 
     @torch.no_grad()
     def _probabilities(self, pixels: Tensor) -> Tensor:
         """Probabilities of the classes, (N, classes)."""
-        outputs = torch.cat([self.served.network(chunk) for chunk in pixels.split(AT_ONCE)])
-        if outputs.dim() != 2:
-            raise InputError(f"{self.source} marks pixels (a segment run), it does not classify; name another run")
-        return outputs.softmax(1)
+        chunks = (pixels,) if self.together else pixels.split(AT_ONCE)
+        return torch.cat([self.served.network(chunk) for chunk in chunks]).softmax(1)
 
 
-def load_model(source: str | Path) -> LoadedModel:
-    """Load a stored classifier, of an adapt, finetune, transfer or classify run.
+def load_model(source: str | Path) -> LoadedModel | SegmentationModel:
+    """Load a stored network, of an adapt, finetune, transfer, classify or segment run.
 
     Args:
         source: id of an MLflow run, MLflow URI (`runs:/ID/model`, `models:/NAME/1`), or a folder: of a stored model, or
             a run's own (`runs/TASK-...`)
 
     Returns:
-        A model with `predict`.
+        A model with `predict`; of a segment run a `SegmentationModel`.
 
     Raises:
-        InputError: nothing of that name is there, or it is no classifier.
+        InputError: nothing of that name is there, or it needs labelled images to answer (a few-shot model).
 
     Example:
         >>> import arelu_meta
@@ -146,30 +132,12 @@ def load_model(source: str | Path) -> LoadedModel:
     stored = open_model(source)
     if (stored.folder / FEW_SHOT_FILE).is_file():
         raise InputError(
-            f"{source} is a few-shot model, which needs labelled images beside those to answer: "
-            "arelu_meta.FewShotClassifier takes both, or fit a classifier by python -m arelu_meta.adapt"
+            f"{source} is a few-shot model, which adapts to labelled images before it answers; give them by `support`, "
+            "a folder with a folder for each class (in Python: arelu_meta.FewShotClassifier)"
         )
     served = load_served(stored)
+    if marks_pixels(served):
+        return SegmentationModel(str(source), served, note=volume_note(stored))
     if len(served.class_names) < 2:
         raise InputError(f"{source} names {len(served.class_names)} classes, it does not classify; name another run")
     return LoadedModel(str(source), served)
-
-
-def find_images(places: Iterable[str | Path]) -> list[Path]:
-    """List image files: those named, and those in folders and what is below them, in the order of their names.
-
-    Raises:
-        InputError: a place that is not there, or a folder without images.
-    """
-    files: list[Path] = []
-    for place in (Path(each).expanduser() for each in places):
-        if place.is_dir():
-            inside = sorted(file for file in place.rglob("*") if file.suffix.lower() in SUFFIXES and file.is_file())
-            if not inside:
-                raise InputError(f"{place} holds no images ({', '.join(sorted(SUFFIXES))}); name another folder")
-            files += inside
-        elif place.is_file():
-            files.append(place)
-        else:
-            raise InputError(f"no file or folder {str(place)!r}; check the path")
-    return files

@@ -4,7 +4,7 @@ MLflow calls `_load_pyfunc` of the module that a model names, then `predict` of 
 input schema: MLflow would refuse a dtype or shape with a dump of the data before `predict` can say what to send.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from mlflow.exceptions import MlflowException
 from mlflow.protos.databricks_pb2 import BAD_REQUEST
-from torch import Tensor, nn
+from torch import Tensor
 
 from arelu_meta.data.inputs import Inputs
 from arelu_meta.data.raw_images import prepare_images
@@ -55,7 +55,7 @@ def input_errors_as_mlflows() -> Iterator[None]:
 class ServedNetwork:
     """A classifier or segmentation network behind its preprocessing."""
 
-    def __init__(self, network: nn.Module, inputs: Inputs, class_names: Sequence[str]) -> None:
+    def __init__(self, network: Callable[[Tensor], Tensor], inputs: Inputs, class_names: Sequence[str]) -> None:
         self.network, self.inputs, self.class_names = network, inputs, class_names
 
     @torch.no_grad()

@@ -2,6 +2,7 @@
 
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,14 +13,17 @@ from PIL import Image
 import arelu_meta
 from arelu_meta import data
 from arelu_meta.data.imageset import ImageSet
+from arelu_meta.data.inputs import Inputs
 from arelu_meta.errors import InputError
 from arelu_meta.kinds import run
 from arelu_meta.kinds.adapt.spec import AdaptSpec
 from arelu_meta.kinds.segment.spec import SegmentSpec
-from arelu_meta.store.predicting import LoadedModel, Predictions, find_images, load_model
+from arelu_meta.store.marking import SegmentationModel
+from arelu_meta.store.predicting import LoadedModel, Predictions, load_model
 from tests.supervised_runs import ADAPT, SEGMENT, classify_spec
 from tests.tiny_images import DIGITS
-from tests.tiny_runs import MLFLOW_WARNINGS, tiny_spec
+from tests.tiny_model import tiny_model
+from tests.tiny_runs import MLFLOW_WARNINGS
 
 pytestmark = MLFLOW_WARNINGS
 
@@ -119,35 +123,37 @@ def test_known_classes_are_folder_names():
     assert Predictions([Path("cat/1.png"), Path("2.png")], shares, ("cat", "dog")).known_classes() == []
 
 
-def test_images_are_found_in_folders_and_by_name(tmp_path):
-    (tmp_path / "a" / "deep").mkdir(parents=True)
-    for name in ("a/2.png", "a/deep/1.JPG", "a/notes.txt", "b.webp"):
-        (tmp_path / name).touch()
-    found = find_images([tmp_path / "a", str(tmp_path / "b.webp")])
-    assert [file.name for file in found] == ["2.png", "1.JPG", "b.webp"]
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(InputError, match="empty holds no images"):
-        find_images([tmp_path / "empty"])
-    with pytest.raises(InputError, match="no file or folder 'nothing'; check the path"):
-        find_images(["nothing"])
-
-
-def test_models_of_other_kinds_are_refused(monkeypatch, tmp_path):
+def test_models_of_other_kinds(monkeypatch, tmp_path):
     monkeypatch.setenv("ARELU_META_RUNS", str(tmp_path / "runs"))
-    with pytest.raises(InputError, match="is a few-shot model, which needs labelled images"):
-        load_model(run(tiny_spec(iterations=1, validate_every=1)).run_id)
+    tiny_model().save(tmp_path / "few_shot")
+    with pytest.raises(InputError, match="is a few-shot model, which adapts to labelled images before it answers; giv"):
+        load_model(tmp_path / "few_shot")
     segmented = run(SegmentSpec.model_validate({**SEGMENT, "training": {**SEGMENT["training"], "epochs": 1}}))
-    with pytest.raises(InputError, match=r"names 1 classes, it does not classify; name another run"):
-        load_model(segmented.run_id)
+    model = load_model(segmented.run_id)
+    assert isinstance(model, SegmentationModel)
+    assert model.note == ""
 
 
-def test_maps_are_no_answers():
-    class Served:
-        class_names, inputs = ("a", "b"), None
+def test_a_network_without_classes_is_refused(monkeypatch):
+    served = SimpleNamespace(class_names=("all",), inputs=Inputs(1, 4), network=lambda x: x.flatten(1))
+    monkeypatch.setattr("arelu_meta.store.predicting.open_model", lambda _: SimpleNamespace(folder=Path("none")))
+    monkeypatch.setattr("arelu_meta.store.predicting.load_served", lambda _: served)
+    with pytest.raises(InputError, match=r"it names 1 classes, it does not classify; name another run"):
+        load_model("it")
 
-        @staticmethod
-        def network(x):
-            return x
 
-    with pytest.raises(InputError, match=r"it marks pixels \(a segment run\), it does not classify"):
-        LoadedModel("it", Served())._probabilities(torch.zeros(2, 1, 4, 4))
+def test_images_that_see_each_other_are_answered_at_once(tmp_path):
+    """A hundred files, more than are read at once else: the network is called once, with all of them."""
+    calls = []
+
+    def network(x):
+        calls.append(len(x))
+        return torch.stack([x.mean((1, 2, 3)) - x.mean(), -x.mean((1, 2, 3))], 1)
+
+    files = [tmp_path / f"{number:03}.png" for number in range(100)]
+    for number, file in enumerate(files):
+        Image.new("L", (4, 4), number).save(file)
+    served = SimpleNamespace(class_names=("a", "b"), inputs=Inputs(1, 4), network=network)
+    assert len(LoadedModel("it", served, together=True).predict(tmp_path)) == 100
+    assert len(LoadedModel("it", served).predict(tmp_path)) == 100
+    assert calls == [100, 64, 36]

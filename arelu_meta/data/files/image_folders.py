@@ -90,9 +90,9 @@ def read_folder(folder: Path, *, image_size: int | None = None) -> ImageSet:
     if tables:
         rows = _listed_files(folder, tables[0])
     elif any(top.name == "train" for top in tops) and all(top.name in SUBSETS for top in tops):
-        rows = [row for top in tops for row in _classes(top, SUBSETS[top.name])]
+        rows = [row for top in tops for row in files_by_class(top, SUBSETS[top.name])]
     else:
-        rows = _classes(folder, "")
+        rows = files_by_class(folder)
     files = [file for file, _, _ in rows]
     classes = sorted({label for _, label, _ in rows})
     number = {label: index for index, label in enumerate(classes)}
@@ -107,7 +107,8 @@ def read_folder(folder: Path, *, image_size: int | None = None) -> ImageSet:
     )
 
 
-def _classes(folder: Path, subset: str) -> list[Row]:
+def files_by_class(folder: Path, subset: str = "") -> list[Row]:
+    """List the image files of class folders `CLASS/*.png`, each with its class and the subset."""
     classes = _subfolders(folder)
     tables = sorted(folder.glob("*.csv"))
     if not classes and tables:

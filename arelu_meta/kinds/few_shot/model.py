@@ -226,11 +226,16 @@ class AdaptedModel:
     def probabilities(self, query_x: Any) -> Tensor:
         """Answer query images, in any form that `prepare_images` takes, with probabilities on the CPU, (Q, ways)."""
         query = self.model.prepare(query_x, name="query images")
-        self.model.learner.network.eval()
         # Queries that see each other must stay together; the others go in chunks, so that memory stays bounded.
         chunks = [query] if self.model.transductive else query.split(QUERIES_AT_ONCE)
-        logits = torch.cat([self.adapted.logits(chunk) for chunk in chunks])
-        return logits[:, : self.ways].softmax(-1).cpu()
+        return torch.cat([self.logits(chunk) for chunk in chunks]).softmax(-1)
+
+    @torch.no_grad()
+    def logits(self, pixels: Tensor) -> Tensor:
+        """Answer images that `FewShotModel.prepare` gave, (Q, C, H, W), with logits on the CPU, (Q, ways)."""
+        self.model.learner.network.eval()
+        device = next(self.model.learner.network.parameters()).device
+        return self.adapted.logits(pixels.to(device))[:, : self.ways].cpu()
 
 
 def _load_pyfunc(path: str) -> "ServedFewShotModel":

@@ -1,0 +1,76 @@
+"""Image files for a stored network: found in folders, read and answered some at a time, broken ones named."""
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from arelu_meta.data.files.image_folders import SUFFIXES
+from arelu_meta.data.inputs import Inputs
+from arelu_meta.data.raw_images import prepare_images
+from arelu_meta.errors import InputError
+
+AT_ONCE = 64  # images
+
+
+def find_images(places: Iterable[str | Path]) -> list[Path]:
+    """List image files: those named, and those in folders and what is below them, in the order of their names.
+
+    Raises:
+        InputError: a place that is not there, or a folder without images.
+    """
+    files: list[Path] = []
+    for place in (Path(each).expanduser() for each in places):
+        if place.is_dir():
+            inside = sorted(file for file in place.rglob("*") if file.suffix.lower() in SUFFIXES and file.is_file())
+            if not inside:
+                raise InputError(f"{place} holds no images ({', '.join(sorted(SUFFIXES))}); name another folder")
+            files += inside
+        elif place.is_file():
+            files.append(place)
+        else:
+            raise InputError(f"no file or folder {str(place)!r}; check the path")
+    return files
+
+
+def answer_files(
+    files: Sequence[Path],
+    inputs: Inputs,
+    answer: Callable[[Tensor], Tensor],
+    *,
+    skip_broken: bool = False,
+    together: bool = False,
+) -> tuple[list[Path], Tensor, list[tuple[Path, str]]]:
+    """Read image files and answer them, some at a time.
+
+    Args:
+        files: the files
+        inputs: what images the network takes
+        answer: gives N answers for N images as the network takes them
+        skip_broken: leave files out that cannot be read; else they are an error
+        together: answer all at once
+
+    Returns:
+        The files that were answered, their answers, and those that could not be read with the reason.
+
+    Raises:
+        InputError: a file that cannot be read, or none of them can.
+    """
+    answered, broken, parts = list[Path](), list[tuple[Path, str]](), list[Tensor]()
+    step = len(files) if together else AT_ONCE
+    for first in range(0, len(files), step or 1):
+        pixels = []
+        for file in files[first : first + step]:
+            try:
+                pixels.append(prepare_images([file], inputs))
+                answered.append(file)
+            except InputError as error:
+                if not skip_broken:
+                    raise InputError(f"{error}; or leave such files out by `skip_broken`") from error
+                broken.append((file, str(error)))
+        if pixels:
+            parts.append(answer(torch.cat(pixels)))
+    if not parts:
+        raise InputError(f"none of {len(files)} files is a readable image; {broken[0][1]}")
+    return answered, torch.cat(parts), broken

@@ -1,0 +1,37 @@
+"""Image files are found in folders, read and answered in order; broken ones are named."""
+
+import pytest
+import torch
+from PIL import Image
+
+from arelu_meta.data.inputs import Inputs
+from arelu_meta.errors import InputError
+from arelu_meta.store.image_files import answer_files, find_images
+
+
+def test_images_are_found_in_folders_and_by_name(tmp_path):
+    (tmp_path / "a" / "deep").mkdir(parents=True)
+    for name in ("a/2.png", "a/deep/1.JPG", "a/notes.txt", "b.webp"):
+        (tmp_path / name).touch()
+    found = find_images([tmp_path / "a", str(tmp_path / "b.webp")])
+    assert [file.name for file in found] == ["2.png", "1.JPG", "b.webp"]
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InputError, match="empty holds no images"):
+        find_images([tmp_path / "empty"])
+    with pytest.raises(InputError, match="no file or folder 'nothing'; check the path"):
+        find_images(["nothing"])
+
+
+def test_answers_are_in_the_order_of_the_files(tmp_path):
+    """Files of several sizes and their grey values; the broken one between them is left out of both lists."""
+    files = [tmp_path / f"{number}.png" for number in range(70)]
+    for number, file in enumerate(files):
+        Image.new("L", (4 + number % 3, 5), 3 * number).save(file)
+    files[10].write_bytes(b"none")
+    with pytest.raises(InputError, match=r"10\.png is not a readable image .* by `skip_broken`"):
+        answer_files(files, Inputs(1, 4), lambda x: x[:, 0, 0, 0])
+    answered, values, broken = answer_files(files, Inputs(1, 4), lambda x: x[:, 0, 0, 0], skip_broken=True)
+    left = [number for number in range(70) if number != 10]
+    assert answered == [files[number] for number in left]
+    assert [file for file, _ in broken] == [files[10]]
+    torch.testing.assert_close(values, torch.tensor(left) * 3 / 255)
