@@ -159,17 +159,29 @@ def save_weights(state: Mapping[str, Tensor], path: Path, inputs: Inputs, class_
 
 
 def log_network(
-    client: MlflowClient, run_id: str, network: nn.Module, images: ImageSet, inputs: Inputs | None = None
+    client: MlflowClient,
+    run_id: str,
+    network: nn.Module,
+    images: ImageSet,
+    inputs: Inputs | None = None,
+    write_more: Callable[[Path], None] | None = None,
 ) -> None:
-    """Store a network as the model of a run; `images` are two at least of those that it takes, fitted already."""
+    """Store a network as the model of a run; `images` are two at least of those that it takes, fitted already.
+
+    `write_more` is given the folder of the model's files, for what else belongs to it.
+    """
     inputs = inputs or inputs_of(images)
     network = copy.deepcopy(network).cpu().eval()
+    for tensor in (*network.parameters(), *network.buffers()):  # torch stores no views, nor kernels with channels last
+        tensor.data = tensor.data.clone(memory_format=torch.contiguous_format)
     numbers = torch.arange(2, device=images.device)
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary) / "model"
         folder.mkdir()
         torch.export.save(trace(network, images.pixels(numbers).cpu()), folder / GRAPH_FILE)
         save_weights(network.state_dict(), folder / WEIGHTS_FILE, inputs, images.class_names)
+        if write_more is not None:
+            write_more(folder)
         answers = images.class_names if images.masks is None else ()
         _log_model(
             client,

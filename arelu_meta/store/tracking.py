@@ -4,7 +4,7 @@ import platform
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -114,12 +114,18 @@ class Tracker:
         self._client.log_text(self.run_id, content, path)
 
     @hold_signals()
-    def log_network(self, network: torch.nn.Module, images: ImageSet, inputs: Inputs | None = None) -> None:
+    def log_network(
+        self,
+        network: torch.nn.Module,
+        images: ImageSet,
+        inputs: Inputs | None = None,
+        write_more: Callable[[Path], None] | None = None,
+    ) -> None:
         """Store a network as the run's model; `images` are what it takes, two at least, `inputs` how others are fitted.
 
-        Without `inputs`, images of another size are resampled.
+        Without `inputs`, images of another size are resampled. `write_more` is given the folder of the model's files.
         """
-        models.log_network(self._client, self.run_id, network, images, inputs)
+        models.log_network(self._client, self.run_id, network, images, inputs, write_more)
 
     @hold_signals()
     def log_few_shot_model(self, folder: Path) -> None:

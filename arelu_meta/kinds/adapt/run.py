@@ -2,7 +2,9 @@
 
 import os
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -27,6 +29,7 @@ from arelu_meta.pretrained.features import FeatureNetwork, feature_network
 from arelu_meta.pretrained.networks import find_model, published_size
 from arelu_meta.pretrained.weights import Weights
 from arelu_meta.runtime.hardware import available_memory, threads
+from arelu_meta.store.support import StoredSupport
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,8 +75,18 @@ def run_adapt(spec: AdaptSpec, execution: Execution, bar: progress.Bar) -> Adapt
             result = _result(spec, prepared, support, records, session, computed)
             result.record(session.tracker)
             fitted = fit_to_inputs(drawn.images.subset(torch.arange(2)), prepared.inputs, resize=spec.input.resize)
-            session.tracker.log_network(result.network, fitted, prepared.inputs)
+            session.tracker.log_network(
+                result.network, fitted, prepared.inputs, _writes_support(support.part(drawn.draws[0].support), result)
+            )
             return result
+
+
+def _writes_support(support: Support, result: AdaptResult) -> Callable[[Path], None] | None:
+    """Give what writes the features beside a model whose network did not move."""
+    choice = result.choice
+    if choice.method not in FROZEN:
+        return None
+    return StoredSupport(support.features, support.labels, choice.method, str(choice.strength)).write
 
 
 def prepare(spec: AdaptSpec, *, root: str | None = None) -> PreparedAdaptation:
