@@ -9,6 +9,7 @@ python -m arelu_meta.predict SEGMENT_RUN slices/ --output masks/
 
 import argparse
 import json
+import math
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -42,13 +43,13 @@ def command(argv: Sequence[str] | None = None) -> None:
         return
     if given.output:
         raise InputError(f"{given.model} classifies, it marks no pixels; leave `output` out, or write a `sheet`")
-    found = model.predict_files(files, skip_broken=given.skip_broken)
+    found = model.predict_files(files, skip_broken=given.skip_broken, unknown=given.unknown)
     table = found.table()
     _write_tables(table, _records(found) if given.json else [], found.broken, given)
     if given.sheet:
         _write_sheet(found, given.sheet)
     rows = [
-        (row[0], row[1], f"{100 * row[2]:.1f}", row[3], f"{100 * row[4]:.1f}")
+        (row[0], row[1], "" if math.isnan(row[2]) else f"{100 * row[2]:.1f}", row[3], f"{100 * row[4]:.1f}")
         for row in table.head(SHOWN).itertuples(index=False)
     ]
     sys.stdout.write(text_table(("file", "class", "%", "runner-up", "%"), rows, indent="") + "\n")
@@ -75,6 +76,8 @@ def _mark(model: "SegmentationModel", files: list[Path], given: argparse.Namespa
     """Mark pixels, write masks and overlays, and say how much of each image is marked."""
     if given.sheet:
         raise InputError(f"{given.model} marks pixels, it names no classes; leave `sheet` out and give `output`")
+    if given.unknown:
+        raise InputError(f"{given.model} marks pixels, it names no classes; leave `unknown` out")
     if given.output:
         _check_output(given.output, files)
     if model.note:
@@ -111,6 +114,13 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--output", type=Path, metavar="DIR", help="segment runs: write a mask and an overlay per image, as PNG"
     )
+    parser.add_argument(
+        "--unknown",
+        type=float,
+        default=0.0,
+        metavar="RATE",
+        help="adapt runs: answer `unknown` to images unlike the support, which as many of known classes are (0.05)",
+    )
     parser.add_argument("--skip-broken", action="store_true", help="leave out files that cannot be read, and name them")
     return parser
 
@@ -141,6 +151,7 @@ def _records(found: "Predictions") -> list[dict[str, object]]:
     """The rows of the table, with the probability of each class."""
     rows = found.table().to_dict("records")
     for row, shares in zip(rows, found.probabilities.tolist(), strict=True):
+        row["probability"] = None if math.isnan(float(row["probability"])) else row["probability"]  # no NaN in JSON
         row["probabilities"] = dict(zip(map(str, found.class_names), shares, strict=True))
     return rows
 
@@ -156,7 +167,8 @@ def _write_sheet(found: "Predictions", path: Path) -> None:
     for row, truth in zip(found.table().itertuples(index=False), truths, strict=True):
         with Image.open(row[0]) as image:
             image.thumbnail((256, 256))  # 10,000 photographs at full size would not fit into memory
-            tiles.append(Tile(image.convert("RGB"), str(row[1]), float(row[2]), truth))
+            share = 0.0 if math.isnan(row[2]) else float(row[2])
+            tiles.append(Tile(image.convert("RGB"), str(row[1]), share, truth))
     answer_sheet(tiles).save(path, format="PNG")
 
 
@@ -171,6 +183,9 @@ def _summary(found: "Predictions", written: list[Path | None]) -> list[str]:
         share = proportion_interval(right / count, count)
         interval = f"95 % interval {100 * share.low:.1f} to {100 * share.high:.1f}"
         lines.append(f"{right} of {count} are in a folder of that name: {100 * right / count:.2f} %, {interval}")
+    if found.typicality is not None:
+        far = int((found.typicality <= found.rate).sum())
+        lines.append(f"{far} of {count} are unknown: less usual than {100 * (1 - found.rate):g} % of the support")
     lines = _counts(found.files, found.broken, found.seconds, lines)
     return [*lines, *(f"wrote {path}" for path in written if path)]
 

@@ -114,12 +114,7 @@ def _logistic_regression(x: np.ndarray, labels: np.ndarray, classes: int, streng
     With fewer images than features the weights lie in the span of the images, where the penalty is the same: it is
     fitted there, in as many dimensions as there are images.
     """
-    if len(x) < x.shape[1]:
-        squares, vectors = np.linalg.eigh(x @ x.T)
-        kept = squares > 1e-10 * squares[-1]  # one is zero, as the features are centred
-        basis = (vectors[:, kept] / np.sqrt(squares[kept])).T @ x  # orthonormal rows
-    else:
-        basis = np.eye(x.shape[1])
+    basis = span_of(x)
     model = LogisticRegression(C=strength, max_iter=1000, tol=1e-6)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # an answer that is not exact is cross-validated as well
@@ -130,6 +125,15 @@ def _logistic_regression(x: np.ndarray, labels: np.ndarray, classes: int, streng
     if len(bias) != classes:
         raise ValueError(f"{len(bias)} of {classes} classes have images")
     return weight, bias
+
+
+def span_of(x: np.ndarray) -> np.ndarray:
+    """Orthonormal rows (r, d) that span the rows of x (n, d); all of the space where there are as many images."""
+    if len(x) >= x.shape[1]:
+        return np.eye(x.shape[1])
+    squares, vectors = np.linalg.eigh(x @ x.T)
+    kept = squares > 1e-10 * squares[-1]  # one is zero where the features are centred
+    return (vectors[:, kept] / np.sqrt(squares[kept])).T @ x
 
 
 @dataclass(frozen=True)

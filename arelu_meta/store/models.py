@@ -11,7 +11,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -188,14 +188,27 @@ def save_weights(state: Mapping[str, Tensor], path: Path, inputs: Inputs, class_
     save_file(plain, path, metadata=inputs.metadata(class_names))
 
 
-def save_network(folder: Path, network: nn.Module, images: ImageSet, inputs: Inputs | None = None) -> None:
-    """Write a network as `log_saved_model` takes it; `images` are two at least of what it takes, fitted already."""
+def save_network(
+    folder: Path,
+    network: nn.Module,
+    images: ImageSet,
+    inputs: Inputs | None = None,
+    write_more: Callable[[Path], None] | None = None,
+) -> None:
+    """Write a network as `log_saved_model` takes it; `images` are two at least of what it takes, fitted already.
+
+    `write_more` is given the folder of the model's files, for what else belongs to it.
+    """
     inputs = inputs or inputs_of(images)
     network = copy.deepcopy(network).cpu().eval()
+    for tensor in (*network.parameters(), *network.buffers()):  # torch stores no views, nor kernels with channels last
+        tensor.data = tensor.data.clone(memory_format=torch.contiguous_format)
     numbers = torch.arange(2, device=images.device)
     (folder / "model").mkdir(parents=True)
     torch.export.save(trace(network, images.pixels(numbers).cpu()), folder / "model" / GRAPH_FILE)
     save_weights(network.state_dict(), folder / "model" / WEIGHTS_FILE, inputs, images.class_names)
+    if write_more is not None:
+        write_more(folder / "model")
     np.save(folder / EXAMPLE_FILE, images.images[numbers].cpu().numpy())
     answers = images.class_names if images.masks is None else ()
     says = ANSWERS if answers else "probability of each pixel, (N, 1, H, W)"

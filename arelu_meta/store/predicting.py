@@ -4,9 +4,10 @@ model = arelu_meta.load_model("RUN_ID")     # or a model URI, or a folder
 model.predict(["a.jpg", "new_photos/"])     # a table: class, probability, runner_up, ...
 """
 
+import math
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,11 +18,14 @@ from arelu_meta.data.raw_images import prepare_images
 from arelu_meta.errors import InputError
 from arelu_meta.store.image_files import AT_ONCE, answer_files, find_images
 from arelu_meta.store.marking import SegmentationModel, marks_pixels, volume_note
-from arelu_meta.store.models import FEW_SHOT_FILE, open_model
+from arelu_meta.store.models import FEW_SHOT_FILE, StoredModel, open_model
 from arelu_meta.store.served import ServedNetwork, load_served
+from arelu_meta.store.support import read_support, with_features
 
 if TYPE_CHECKING:
     from pandas import DataFrame
+
+UNKNOWN = "unknown"  # the answer to images unlike all that a model was fitted to
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,6 +38,8 @@ class Predictions:
         class_names: their names
         broken: files that could not be read, and why
         seconds: time for reading and answering
+        typicality: how usual each image is beside those that the model was fitted to, (N,), where that was asked for
+        rate: at most this typicality, an answer is `unknown`
     """
 
     files: list[Path]
@@ -41,14 +47,19 @@ class Predictions:
     class_names: Sequence[str]
     broken: list[tuple[Path, str]] = field(default_factory=list)
     seconds: float = 0.0
+    typicality: Tensor | None = None
+    rate: float = 0.0
 
     def table(self) -> "DataFrame":
-        """A row per file: file, class, probability, runner_up, runner_up_probability."""
+        """A row per file: file, class, probability, runner_up, runner_up_probability, and typicality if it is known.
+
+        Where the class is unknown it has no probability, and the runner-up is the most probable one.
+        """
         from pandas import DataFrame
 
         shares, numbers = self.probabilities.topk(2, dim=1)
         names = [[self.class_names[number] for number in row] for row in numbers.tolist()]
-        return DataFrame(
+        table = DataFrame(
             {
                 "file": [str(file) for file in self.files],
                 "class": [row[0] for row in names],
@@ -57,6 +68,13 @@ class Predictions:
                 "runner_up_probability": shares[:, 1].numpy(),
             }
         )
+        if self.typicality is not None:
+            table["typicality"] = self.typicality.numpy()
+            unknown = table["typicality"] <= self.rate
+            table.loc[unknown, "runner_up"] = table.loc[unknown, "class"]
+            table.loc[unknown, "runner_up_probability"] = table.loc[unknown, "probability"]
+            table.loc[unknown, "class"], table.loc[unknown, "probability"] = UNKNOWN, math.nan
+        return table
 
     def known_classes(self) -> list[str]:
         """The class of each file, where all of them lie in folders that are named after classes; else none."""
@@ -71,39 +89,76 @@ class LoadedModel:
         source: what it was loaded from, for messages
         served: its network behind its preprocessing
         together: whether images of one call see each other (transductive), so that all are answered at once
+        stored: its files, which `unknown` needs
     """
 
-    def __init__(self, source: str, served: ServedNetwork, *, together: bool = False) -> None:
-        self.source, self.served, self.together = source, served, together
+    def __init__(
+        self, source: str, served: ServedNetwork, *, together: bool = False, stored: StoredModel | None = None
+    ) -> None:
+        self.source, self.served, self.together, self.stored = source, served, together, stored
         self.class_names = served.class_names
         """the classes, in the order of the probabilities"""
 
-    def predict(self, images: Any, *, skip_broken: bool = False) -> "DataFrame":
+    def predict(self, images: Any, *, skip_broken: bool = False, unknown: float = 0.0) -> "DataFrame":
         """Answer images.
 
         Args:
             images: a file, a folder (with what is below it) or several of them; or images in any form that
                 `prepare_images` takes, such as an array (N, H, W, C)
             skip_broken: leave files out that cannot be read; else they are an error, and nothing is answered
+            unknown: answer `unknown` where an image is less like those that the model was fitted to than all but this
+                share of them is; as often images of known classes are rejected by mistake. 0: never. For models of
+                adapt by method prototypes, knn or linear.
 
         Returns:
-            A row per image: class, probability, runner_up, runner_up_probability; of files their path in `file`.
+            A row per image: class, probability, runner_up, runner_up_probability; of files their path in `file`; with
+            `unknown` also typicality.
         """
         if isinstance(images, str | Path):
             images = [images]
         if isinstance(images, list | tuple) and images and all(isinstance(each, str | Path) for each in images):
-            return self.predict_files(find_images(images), skip_broken=skip_broken).table()
-        probabilities = self._probabilities(prepare_images(images, self.served.inputs))
-        numbered = Predictions([Path(str(i)) for i in range(len(probabilities))], probabilities, self.class_names)
-        return numbered.table().drop(columns="file")
+            return self.predict_files(find_images(images), skip_broken=skip_broken, unknown=unknown).table()
+        answers = (self._with_typicality(unknown) if unknown else self._probabilities)(
+            prepare_images(images, self.served.inputs)
+        )
+        numbered = [Path(str(i)) for i in range(len(answers))]
+        return self._predictions(numbered, answers, unknown).table().drop(columns="file")
 
-    def predict_files(self, files: Sequence[Path], *, skip_broken: bool = False) -> Predictions:
+    def predict_files(self, files: Sequence[Path], *, skip_broken: bool = False, unknown: float = 0.0) -> Predictions:
         """Answer image files, some at a time; see `predict`."""
         start = time.monotonic()
-        answered, probabilities, broken = answer_files(
-            files, self.served.inputs, self._probabilities, skip_broken=skip_broken, together=self.together
+        answer = self._with_typicality(unknown) if unknown else self._probabilities
+        answered, answers, broken = answer_files(
+            files, self.served.inputs, answer, skip_broken=skip_broken, together=self.together
         )
-        return Predictions(answered, probabilities, self.class_names, broken, time.monotonic() - start)
+        found = self._predictions(answered, answers, unknown)
+        return replace(found, broken=broken, seconds=time.monotonic() - start)
+
+    def _predictions(self, files: list[Path], answers: Tensor, unknown: float) -> Predictions:
+        """Put answers together; with `unknown` the last column is the typicality."""
+        if not unknown:
+            return Predictions(files, answers, self.class_names)
+        return Predictions(files, answers[:, :-1], self.class_names, typicality=answers[:, -1], rate=unknown)
+
+    def _with_typicality(self, rate: float) -> Callable[[Tensor], Tensor]:
+        """A function that gives probabilities and, as a last column, how usual images are; (N, classes + 1)."""
+        if self.stored is None:
+            raise InputError(f"{self.source} is no model of adapt, which `unknown` is for; leave it out")
+        support = read_support(self.stored)
+        support.check_rate(rate, self.source)
+        if UNKNOWN in self.class_names:
+            raise InputError(f"{self.source} has a class {UNKNOWN!r}, which `unknown` would answer too; leave it out")
+        network = with_features(self.stored)
+
+        @torch.no_grad()
+        def answer(pixels: Tensor) -> Tensor:
+            parts = []
+            for chunk in pixels.split(AT_ONCE):
+                logits, features = network(chunk)
+                parts.append(torch.cat([logits.softmax(1), support.typicality(features).unsqueeze(1)], 1))
+            return torch.cat(parts)
+
+        return answer
 
     @torch.no_grad()
     def _probabilities(self, pixels: Tensor) -> Tensor:
@@ -140,4 +195,4 @@ def load_model(source: str | Path) -> LoadedModel | SegmentationModel:
         return SegmentationModel(str(source), served, note=volume_note(stored))
     if len(served.class_names) < 2:
         raise InputError(f"{source} names {len(served.class_names)} classes, it does not classify; name another run")
-    return LoadedModel(str(source), served)
+    return LoadedModel(str(source), served, stored=stored)

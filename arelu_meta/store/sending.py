@@ -9,7 +9,7 @@ from pathlib import Path
 
 from mlflow import MlflowClient
 from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param, RunStatus, RunTag
-from mlflow.utils.mlflow_tags import MLFLOW_DATASET_CONTEXT
+from mlflow.utils.mlflow_tags import MLFLOW_DATASET_CONTEXT, MLFLOW_PARENT_RUN_ID
 
 from arelu_meta.console.progress import say
 from arelu_meta.errors import InputError, StoreError, first_line
@@ -95,6 +95,22 @@ def _send_model(client: MlflowClient, journal: Journal, entry: Entry) -> None:
     models.log_saved_model(client, journal.run_id, journal.path / entry["folder"])
 
 
+def _send_child(client: MlflowClient, journal: Journal, entry: Entry) -> None:
+    """Make a finished run below this one; one that was made and not finished is finished."""
+    experiment_id = client.get_run(journal.run_id).info.experiment_id
+    below = f"tags.`{MLFLOW_PARENT_RUN_ID}` = '{journal.run_id}' AND attributes.run_name = '{entry['name']}'"
+    made = client.search_runs([experiment_id], below, max_results=1)
+    child = made[0] if made else None
+    if child is None:
+        tags = {**entry["tags"], MLFLOW_PARENT_RUN_ID: journal.run_id}
+        child = client.create_run(experiment_id, start_time=entry["time"], tags=tags, run_name=entry["name"])
+    points = [Metric(name, value, entry["time"], 0) for name, value in entry["metrics"].items()]
+    if child.info.status != RunStatus.to_string(RunStatus.FINISHED):
+        client.log_batch(child.info.run_id, metrics=points)
+        with no_address_printed():
+            client.set_terminated(child.info.run_id, end_time=entry["time"])
+
+
 def _send_end(client: MlflowClient, journal: Journal, entry: Entry) -> None:
     with no_address_printed():
         client.set_terminated(journal.run_id, entry["status"], entry["time"])
@@ -108,6 +124,7 @@ _SENDERS = {
     "dataset": _send_dataset,
     "artifact": _send_artifact,
     "model": _send_model,
+    "child": _send_child,
     "end": _send_end,
 }
 

@@ -4,7 +4,7 @@ import json
 import platform
 import subprocess
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -78,6 +78,10 @@ class Tracker:
         """Set tags."""
         self._write("tags", values={name: str(value) for name, value in values.items()})
 
+    def log_child(self, name: str, *, metrics: Mapping[str, float], tags: Mapping[str, str]) -> None:
+        """Store a finished run below this one, unless it is there already: a resumed run records again."""
+        self._write("child", name=name, metrics=dict(metrics), tags=resolve_tags(dict(tags)))
+
     def log_params(self, values: Mapping[str, Any]) -> None:
         """Log parameters, which stay as they are."""
         self._write("params", values={name: str(value) for name, value in values.items()})
@@ -113,13 +117,19 @@ class Tracker:
         with self._artifact(path) as file:
             file.write_text(content, encoding="utf-8")
 
-    def log_network(self, network: torch.nn.Module, images: ImageSet, inputs: Inputs | None = None) -> None:
+    def log_network(
+        self,
+        network: torch.nn.Module,
+        images: ImageSet,
+        inputs: Inputs | None = None,
+        write_more: Callable[[Path], None] | None = None,
+    ) -> None:
         """Store a network as the run's model; `images` are what it takes, two at least, `inputs` how others are fitted.
 
-        Without `inputs`, images of another size are resampled.
+        Without `inputs`, images of another size are resampled. `write_more` is given the folder of the model's files.
         """
         folder = self._journal.file("network")
-        models.save_network(folder, network, images, inputs)
+        models.save_network(folder, network, images, inputs, write_more)
         self._write("model", folder=folder.relative_to(self._journal.path).as_posix())
 
     def log_few_shot_model(self, folder: Path) -> None:
@@ -180,7 +190,7 @@ class NoTracker(Tracker):
     def _ignore(self, *_args: Any, **_kwargs: Any) -> None:
         """Do nothing."""
 
-    log_metrics = flush = set_tags = log_params = end = _ignore  # type: ignore[assignment]
+    log_metrics = flush = set_tags = log_child = log_params = end = _ignore  # type: ignore[assignment]
     log_dataset = log_split = log_figure = log_dict = log_text = log_network = log_few_shot_model = _ignore
 
 

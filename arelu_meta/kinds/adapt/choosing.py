@@ -8,11 +8,16 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from arelu_meta.data.imageset import ImageSet
-from arelu_meta.kinds.adapt.tuning import Tuner, answer
+from arelu_meta.kinds.adapt.tuning import TunedNetwork, Tuner, answer
 from arelu_meta.learners.frozen_heads import HEADS, FrozenHead, Strength, fit_sharpness
 from arelu_meta.seeding import generator
 
-RATES: Mapping[str, tuple[Strength, ...]] = {"norm": (1e-3, 1e-2), "activation": (1e-2, 1e-1), "full": (1e-4, 1e-3)}
+RATES: Mapping[str, tuple[Strength, ...]] = {
+    "norm": (1e-3, 1e-2),
+    "activation": (1e-2, 1e-1),
+    "lora": (1e-3, 1e-2),
+    "full": (1e-4, 1e-3),
+}
 STRENGTHS = {**{name: kind.strengths for name, kind in HEADS.items()}, **RATES}
 STRENGTH_NAMES = {**{name: kind.strength_name for name, kind in HEADS.items()}, **dict.fromkeys(RATES, "lr")}
 
@@ -69,6 +74,18 @@ class Choice:
         head = fitted if isinstance(fitted, FrozenHead) else fitted.get_submodule("head")
         head.get_buffer("sharpness").fill_(self.sharpness)
         return fitted
+
+
+def footprint(fitted: nn.Module) -> tuple[int, int]:
+    """What a fitted method costs: parameters of the network that moved, and bytes to store besides the network itself.
+
+    The bytes are those of the head and of what moved; several class sets can share the pretrained network.
+    """
+    moved = fitted.moved if isinstance(fitted, TunedNetwork) else 0
+    head = fitted.get_submodule("head") if isinstance(fitted, TunedNetwork) else fitted
+    own = sum(value.numel() * value.element_size() for value in head.state_dict().values())
+    width = next((parameter.element_size() for parameter in fitted.parameters()), 0)
+    return moved, own + moved * width
 
 
 def stratified_folds(labels: Tensor, folds: int, *, seed: int, stream: str) -> Iterator[tuple[Tensor, Tensor]]:

@@ -2,7 +2,9 @@
 
 import os
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -15,7 +17,7 @@ from arelu_meta.console import progress
 from arelu_meta.data.inputs import Inputs
 from arelu_meta.data.splits import SUBSETS
 from arelu_meta.errors import InputError
-from arelu_meta.kinds.adapt.choosing import Choice, Support, best_of, choose_strength, stratified_folds
+from arelu_meta.kinds.adapt.choosing import Choice, Support, best_of, choose_strength, footprint, stratified_folds
 from arelu_meta.kinds.adapt.result import AdaptResult, DrawOutcome
 from arelu_meta.kinds.adapt.spec import FROZEN, TUNED, AdaptSpec
 from arelu_meta.kinds.adapt.supports import Draw, Draws, draw_supports
@@ -27,6 +29,7 @@ from arelu_meta.pretrained.feature_cache import cached_features
 from arelu_meta.pretrained.networks import find_model, published_size
 from arelu_meta.pretrained.weights import Weights
 from arelu_meta.runtime.hardware import available_memory, threads
+from arelu_meta.store.support import StoredSupport
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,8 +75,18 @@ def run_adapt(spec: AdaptSpec, execution: Execution, bar: progress.Bar) -> Adapt
             result = _result(spec, prepared, support, records, session, computed)
             result.record(session.tracker)
             fitted = fit_to_inputs(drawn.images.subset(torch.arange(2)), prepared.inputs, resize=spec.input.resize)
-            session.tracker.log_network(result.network, fitted, prepared.inputs)
+            session.tracker.log_network(
+                result.network, fitted, prepared.inputs, _writes_support(support.part(drawn.draws[0].support), result)
+            )
             return result
+
+
+def _writes_support(support: Support, result: AdaptResult) -> Callable[[Path], None] | None:
+    """Give what writes the features beside a model whose network did not move."""
+    choice = result.choice
+    if choice.method not in FROZEN:
+        return None
+    return StoredSupport(support.features, support.labels, choice.method, str(choice.strength)).write
 
 
 def prepare(spec: AdaptSpec, *, root: str | None = None) -> PreparedAdaptation:
@@ -107,8 +120,8 @@ def prepare(spec: AdaptSpec, *, root: str | None = None) -> PreparedAdaptation:
     found = feature_network(network.eval().requires_grad_(False), noise(inputs, 2), head=section.head)
     if set(spec.methods.arms) & set(TUNED):
         check_memory(len(drawn.images), inputs, memory=available_memory())
-    if "activation" in spec.methods.arms:
-        Tuner(found, spec.methods.activation, spec.methods.epochs, spec.seed).start("activation")  # for its errors
+    for method in {"activation", "lora"} & set(spec.methods.arms):  # for their errors
+        Tuner(found.eval(), spec.methods.activation, spec.methods.epochs, spec.seed).start(method, noise(inputs, 2))
     return PreparedAdaptation(drawn, found.eval(), replace(inputs, resize=given.resize, read_size=read_size), weights)
 
 
@@ -176,11 +189,21 @@ def _evaluate(spec: AdaptSpec, drawn: Draws, whole: Support, records: list[dict[
             few = 1 if method in FROZEN else 0
             with threads(few), threadpool_limits(few or None):
                 choice = choose_strength(method, support, folds, seed=spec.seed, stream=stream)
-                logits = torch.zeros(0, support.classes)
+                logits, cost = torch.zeros(0, support.classes), None
+                if len(split.test) or few:
+                    fitted = choice.fit(support)
+                    cost = footprint(fitted)
                 if len(split.test):
-                    logits = whole.part(split.test).answers(choice.fit(support))
+                    logits = whole.part(split.test).answers(fitted)
             records.append(
-                {"draw": number, "split": position, "numbers": split.test, "logits": logits, "choice": vars(choice)}
+                {
+                    "draw": number,
+                    "split": position,
+                    "numbers": split.test,
+                    "logits": logits,
+                    "choice": vars(choice),
+                    "footprint": cost,
+                }
             )
             session.save({"records": records, "images": drawn.images.digest})
             advance(f"{method} {choice.strength}: {100 * choice.accuracy:.1f} % cross-validated")
@@ -238,4 +261,7 @@ def _outcome(drawn: Draws, number: int, records: list[dict[str, Any]]) -> DrawOu
         answers={method: torch.cat(logits).argmax(1).numpy() for method, logits in of_method.items()},
         selected=torch.cat(selected).argmax(1).numpy(),
         choices={record["choice"]["method"]: Choice(**record["choice"]) for record in mine if record["split"] == 0},
+        footprints={
+            record["choice"]["method"]: record["footprint"] for record in reversed(mine) if record.get("footprint")
+        },
     )

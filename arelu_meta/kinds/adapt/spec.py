@@ -1,12 +1,13 @@
 """The spec of an adaptation: few labelled images in, a classifier out. Nothing here imports torch."""
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
 from arelu_meta.errors import InputError
 from arelu_meta.kinds.finetune.spec import PretrainedInputSection
 from arelu_meta.kinds.sections import (
+    NONE_WORD,
     ActivationName,
     Count,
     DatasetName,
@@ -18,9 +19,9 @@ from arelu_meta.kinds.sections import (
 )
 from arelu_meta.pretrained.installed import DEFAULT
 
-Method = Literal["prototypes", "knn", "linear", "norm", "activation", "full", "all"]
+Method = Literal["prototypes", "knn", "linear", "norm", "activation", "lora", "full", "all"]
 FROZEN: tuple[Method, ...] = ("prototypes", "knn", "linear")
-TUNED: tuple[Method, ...] = ("norm", "activation", "full")
+TUNED: tuple[Method, ...] = ("norm", "activation", "lora", "full")
 
 
 class SupportSection(Section):
@@ -30,6 +31,8 @@ class SupportSection(Section):
     """image set: a folder of class folders, an .npz, a name, or package.module:function of your own"""
     dataset_options: dict[str, Option] = Field(default_factory=dict)
     """options of the set's reader, as key=value"""
+    ways: Annotated[int | None, Field(ge=2), NONE_WORD] = None
+    """classes that are kept, drawn once by `split_seed`; none: all"""
     shots: OptionalCount = None
     """images of each class that are learned from, the others held out; none: all but those the set marks as test"""
     test_per_class: OptionalCount = None
@@ -65,13 +68,13 @@ class MethodSection(Section):
     """What is tried, and how it is chosen."""
 
     method: Annotated[tuple[Method, ...], Field(min_length=1)] = FROZEN
-    """what is tried: prototypes, knn, linear (on frozen features), norm, activation, full (what is tuned), or all"""
+    """prototypes, knn, linear (on frozen features), norm, activation, lora, full (tuned networks); all"""
     folds: Annotated[int, Field(ge=2)] = 5
     """parts of the given images for cross-validation, by which method and strength are chosen"""
     activation: ActivationName = "arelu"
     """method activation: what replaces the network's activations, started where they were; it and the head are tuned"""
     epochs: Count = 10
-    """methods norm, activation and full: passes over the images"""
+    """methods that move the network: passes over the images"""
 
     @property
     def arms(self) -> tuple[str, ...]:
@@ -106,6 +109,8 @@ class AdaptSpec(Spec):
         >>> spec.network.model, spec.methods.arms, sorted(spec.metrics())
         ('installed/efficientnet_lite0', ('linear',), ['test/accuracy', 'validation/selected_accuracy'])
     """
+
+    left_out_at_default: ClassVar[frozenset[str]] = frozenset({"data.ways"})
 
     kind: Literal["adapt"] = "adapt"
     data: SupportSection

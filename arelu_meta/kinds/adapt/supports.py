@@ -50,13 +50,14 @@ def draw_supports(images: ImageSet, section: SupportSection) -> Draws:
 
     Args:
         images: the set. Where it has subsets `train` and `test`, the second is held out; else what is not drawn is.
-        section: shots, draws, images kept to test.
+        section: ways, shots, draws, images kept to test.
 
     Raises:
-        InputError: a class with fewer images than `shots` and one to test on, or classes that are tested alone.
+        InputError: fewer classes than `ways`, a class with fewer images than `shots` and one to test on, or classes
+            that are tested alone.
     """
     source = images.digest
-    images, learned, tested = _pools(images)
+    images, learned, tested = _pools(images, section)
     published = bool(len(tested))
     draws = []
     for number in range(section.draws):
@@ -83,8 +84,8 @@ def draw_supports(images: ImageSet, section: SupportSection) -> Draws:
     return Draws(images.subset(used), renumbered, used, source)
 
 
-def _pools(images: ImageSet) -> tuple[ImageSet, Tensor, Tensor]:
-    """Leave classes without images out, and give the numbers of images to learn from and of those marked as test."""
+def _pools(images: ImageSet, section: SupportSection) -> tuple[ImageSet, Tensor, Tensor]:
+    """Leave classes out without images or beyond `ways`; give the numbers of images to learn from and to test on."""
     every = torch.arange(len(images))
     tested = images.subsets["test"].cpu() if {"train", "test"} <= set(images.subsets) else every[:0]
     learned = every[~torch.isin(every, tested)]
@@ -98,6 +99,12 @@ def _pools(images: ImageSet) -> tuple[ImageSet, Tensor, Tensor]:
     if len(present) < 2:
         only = images.class_names[int(present[0])] if len(present) else "none"
         raise InputError(f"{images.name} has one class, {only!r}; a classifier needs two or more")
+    if section.ways is not None:
+        if section.ways > len(present):
+            raise InputError(f"{images.name} has {len(present)} classes, but `ways` is {section.ways}; lower `ways`")
+        order = torch.randperm(len(present), generator=generator(section.split_seed, "ways"))
+        present = present[order[: section.ways]].sort().values
+        learned, tested = (some[torch.isin(labels[some], present)] for some in (learned, tested))
     names = tuple(images.class_names[label] for label in present.tolist())
     numbers = torch.zeros(len(images.class_names), dtype=torch.int64)
     numbers[present] = torch.arange(len(present))

@@ -14,7 +14,7 @@ def outcome(wrong: dict[str, int], selected: str) -> DrawOutcome:
     labels = np.arange(10) % 2
     answers = {name: np.where(np.arange(10) < count, 1 - labels, labels) for name, count in wrong.items()}
     choices = {name: Choice(name, 1, 0.9 if name == selected else 0.5, 0.3, 1.0) for name in wrong}
-    return DrawOutcome(labels, answers, answers[selected], choices)
+    return DrawOutcome(labels, answers, answers[selected], choices, {"knn": (0, 340), "linear": (0, 100)})
 
 
 def result(draws: list[DrawOutcome], *, held_out: bool = True) -> AdaptResult:
@@ -38,13 +38,21 @@ def result(draws: list[DrawOutcome], *, held_out: bool = True) -> AdaptResult:
 
 
 def test_one_draw():
-    """Linear is right in 9 of 10, with a half-width of t(0.975, 9) * sqrt(0.09 * 10 / 9 / 10) = 2.2622 * 0.1."""
+    """Linear is right in 9 of 10, with Wilson's interval, (0.9 + z^2 / 20 -+ ...) / (1 + z^2 / 10) for z = 1.96."""
+    z, n, share = 1.959964, 10, 0.9
+    middle, half = share + z**2 / (2 * n), z * (share * (1 - share) / n + z**2 / (4 * n**2)) ** 0.5
+    low, high = ((middle + sign * half) / (1 + z**2 / n) for sign in (-1, 1))
     found = result([outcome({"knn": 4, "linear": 1}, "linear")])
     assert found.test.mean == pytest.approx(0.9)
-    assert "test accuracy  90.00 % ± 22.62 (n = 10), 95 % interval over images" in found.report()
+    expected = f"test accuracy  90.00 % ({100 * low:.2f} to {100 * high:.2f}), n = 10, 95 % interval over images"
+    assert expected in found.report()
     assert "linear (C = 1), by 5-fold cross-validation" in found.report()
     assert "8 of each image; 3 computed, 17 from the cache" in found.report()
-    assert found.table().splitlines()[1].split() == ["knn", "1", "50.00", "60.00"]
+    (header, rows), *others = found.tables()
+    assert rows[0] == ["knn", "1", "50.00", "60.00 (31.27 to 83.18)", "0", "340"]
+    assert rows[-1][:3] == ["chosen inside", "linear", "90.00"]
+    assert not others
+    assert all(len(row) == len(header) for row in rows)
     assert found.differences() == {}
 
 
@@ -52,16 +60,33 @@ def test_draws_are_paired():
     """Linear is 3, 1 and 2 images of ten ahead: 20 points, deviation 10, t(0.975, 2) = 4.3027 / sqrt(3)."""
     pairs = [(4, 1), (3, 2), (4, 2)]
     found = result([outcome({"knn": knn, "linear": linear}, "linear") for knn, linear in pairs])
-    pair = found.differences()["linear"]
-    assert pair.estimate.mean == pytest.approx(0.2)
+    pair = found.differences()["knn"]
+    assert pair.estimate.mean == pytest.approx(-0.2)
     assert pair.estimate.half_width == pytest.approx(0.2484, abs=1e-4)
-    assert "+20.00 ± 24.84" in found.table()
+    assert "-20.00 ± 24.84" in found.report()
     assert found.test.mean == pytest.approx((0.9 + 0.8 + 0.8) / 3)
-    assert "less knn, points" in found.table()
+    assert "less linear, points" in found.report()
+    assert "| chosen inside | linear 3 | 90.00 |" in found.markdown()
+    assert "| knn | 1 | 50.00 | 63.33 ± 14.34 | 0 | 340 | -20.00 ± 24.84 | 0.0742 |" in found.markdown()
+    assert found._csv().splitlines()[1] == "0,knn,1,0.500000,0.600000,0,0,340"
+
+
+def test_an_interval_ends_where_nothing_can_be():
+    """Right in 10, 10 and 8 of ten: mean 0.9333, deviation 0.1155, t(0.975, 2) / sqrt(3) = 2.4842: 0.6465 to 1.2202."""
+    found = result([outcome({"knn": 4, "linear": linear}, "linear") for linear in (0, 0, 2)])
+    assert (found.test.low, found.test.high) == (pytest.approx(0.6465, abs=1e-4), 1.0)
+    assert "test accuracy  93.33 % (64.65 to 100.00), n = 3" in found.report()
+
+
+def test_equal_draws_have_no_interval():
+    found = result([outcome({"knn": 2, "linear": 1}, "linear")] * 3)
+    assert "-10.00 in every draw" in found.report()
+    same = result([outcome({"knn": 1, "linear": 1}, "linear")] * 3)
+    assert "identical" in same.report()
 
 
 def test_cross_validation_is_not_called_a_test():
     found = result([outcome({"knn": 4, "linear": 1}, "linear")], held_out=False)
     assert found.final == "cross_validation"
     assert found.headline.startswith("cross-validated accuracy 90.00 %")
-    assert "test" not in found.table()
+    assert not any("test" in head for head in found.tables()[0][0])

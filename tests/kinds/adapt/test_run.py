@@ -121,8 +121,8 @@ def test_methods_are_paired_on_draws(store_uri):
     result = run(adapt_spec(data={**DIGITS, "shots": 5, "draws": 4}))
     assert len(result.draws) == 4
     accuracies = {name: [draw.accuracy(name) for draw in result.draws] for name in HEADS}
-    pair = result.differences()["linear"]
-    assert pair.estimate.mean == pytest.approx(np.subtract(accuracies["linear"], accuracies["prototypes"]).mean())
+    pair = result.differences()["prototypes"]
+    assert pair.estimate.mean == pytest.approx(np.subtract(accuracies["prototypes"], accuracies["linear"]).mean())
     chosen = [draw.accuracy() for draw in result.draws]
     assert (result.test.n, result.test.mean) == (4, pytest.approx(np.mean(chosen)))
     history = metric_history(store_uri, result.run_id)
@@ -130,8 +130,8 @@ def test_methods_are_paired_on_draws(store_uri):
     assert history["test/accuracy"][-1] == (4, pytest.approx(np.mean(chosen)))
     report = result.report()
     assert "95 % interval over draws" in report
-    assert "less prototypes, points" in report
-    assert {"draws.csv", "figures/confusion.png", "split.json"} <= artifacts(store_uri, result.run_id)
+    assert "less linear, points" in report
+    assert {"draws.csv", "report.md", "figures/confusion.png", "split.json"} <= artifacts(store_uri, result.run_id)
 
 
 @pytest.mark.usefixtures("store", "no_model")
@@ -147,11 +147,11 @@ def test_the_network_of_the_result_gives_the_answers():
 
 @pytest.mark.usefixtures("store", "no_model")
 def test_networks_that_move_are_compared_with_frozen_ones():
-    """All six methods on one draw; the network of the result is the chosen one, moved or not."""
+    """All seven methods on one draw; the network of the result is the chosen one, moved or not."""
     methods, few = {"method": ["all"], "epochs": 2, "folds": 2}, {**DIGITS, "shots": 4, "test_per_class": 3}
     result = run(adapt_spec(data=few, methods=methods))
-    assert list(result.draws[0].answers) == ["prototypes", "knn", "linear", "norm", "activation", "full"]
-    for method in ("norm", "activation", "full"):
+    assert list(result.draws[0].answers) == ["prototypes", "knn", "linear", "norm", "activation", "lora", "full"]
+    for method in ("norm", "activation", "lora", "full"):
         alone = run(
             adapt_spec(data={**DIGITS, "shots": 4, "test_per_class": 3}, methods={**methods, "method": [method]})
         )

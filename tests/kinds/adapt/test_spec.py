@@ -10,7 +10,7 @@ def test_methods_in_their_own_order_each_once():
     spec = AdaptSpec(task="t", data={"dataset": "digits"}, methods={"method": ["linear", "knn", "linear"]})
     assert spec.methods.arms == ("knn", "linear")
     whole = AdaptSpec(task="t", data={"dataset": "digits"}, methods={"method": ["all"]})
-    assert whole.methods.arms == ("prototypes", "knn", "linear", "norm", "activation", "full")
+    assert whole.methods.arms == ("prototypes", "knn", "linear", "norm", "activation", "lora", "full")
     assert AdaptSpec(task="t", data={"dataset": "digits"}).methods.arms == ("prototypes", "knn", "linear")
 
 

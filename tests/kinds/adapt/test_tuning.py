@@ -15,6 +15,7 @@ from arelu_meta.learners.frozen_heads import LinearHead
 from tests.tiny_networks import saved_state, tiny
 
 METHODS = list(RATES)
+X = torch.zeros(2, 3, 12, 12)
 
 
 def images(count: int = 36) -> ImageSet:
@@ -41,9 +42,11 @@ def tuner(body: FeatureNetwork, epochs: int = 4) -> Tuner:
 @pytest.mark.parametrize("method", METHODS)
 def test_what_a_method_names_moves_and_nothing_else(body, method):
     before = copy.deepcopy(body.state_dict())
-    start = tuner(body).start(method)
+    start = tuner(body).start(method, X)
     tuned = tuner(body).tune(images(), 3, method=method, lr=1e-2)
     named = {f"network.{name}" for name in moved_parameters(start.network, method)}
+    if method == "lora":  # what it moved was added to the weights
+        start, named = body, {"network.first.weight", "network.second.weight"}
     changed = {
         name for name, value in tuned.features.state_dict().items() if not torch.equal(value, start.state_dict()[name])
     }
@@ -60,9 +63,11 @@ def test_what_each_method_names(body):
         *("first.bias", "second.bias", "norm.weight", "norm.bias", "head.bias")
     }
     assert len(moved_parameters(body.network, "full")) == len(list(body.network.parameters()))
-    swapped = tuner(body).start("activation")
+    swapped = tuner(body).start("activation", X)
     assert moved_parameters(swapped.network, "activation").keys() == activation_parameters(swapped.network).keys()
     assert len(moved_parameters(swapped.network, "activation")) == 4  # alpha and beta at two call sites
+    adapted = tuner(body).start("lora", X)
+    assert len(moved_parameters(adapted.network, "lora")) == 4  # two factors at two convolutions
 
 
 def test_the_head_starts_as_logistic_regression(body):
@@ -75,7 +80,7 @@ def test_the_head_starts_as_logistic_regression(body):
 @pytest.mark.parametrize("method", METHODS)
 def test_tuning_lowers_the_loss(body, method):
     some = images()
-    features = answer(tuner(body).start(method), some)
+    features = answer(tuner(body).start(method, X), some)
     start = LinearHead(features, some.labels, 3, START_C)
     before = nn.functional.cross_entropy(start(features), some.labels)
     tuned = tuner(body, epochs=10).tune(some, 3, method=method, lr=RATES[method][0])
@@ -99,3 +104,32 @@ def test_a_choice_among_rates(body):
     assert support.answers(fitted).shape == (36, 3)
     with pytest.raises(ValueError, match="norm moves the network, and needs images and a tuner"):
         Support(support.features, some.labels, 3).fit("norm", 1e-3)
+
+
+def test_parameters_that_moved_are_counted(body):
+    """Tiny: 3x6 kernels of 5x5 with 6 biases, a norm of 6, 6x8 of 2x2 with 8 biases; the head it came with stays.
+
+    full: 450 + 6 + 12 + 192 + 8; norm: 6 + 12 + 8; activation: two at two call sites; lora of rank 4: 4 * 75 + 6 * 4 at
+    the first convolution, 4 * 24 + 8 * 4 at the second.
+    """
+    moved = {method: tuner(body, epochs=1).tune(images(), 3, method=method, lr=1e-3).moved for method in METHODS}
+    assert moved == {"norm": 26, "activation": 4, "lora": 452, "full": 668}
+
+
+def test_a_network_that_takes_the_layout_of_its_maps_for_granted(body):
+    """`view` of maps that are stored channels last fails; such a network is tuned as it is."""
+
+    class Viewed(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv, self.head = nn.Conv2d(3, 4, 3), nn.Linear(400, 5)
+
+        def forward(self, x):
+            return self.head(self.conv(x).view(len(x), -1))
+
+    plain = feature_network(Viewed().eval().requires_grad_(False), X)
+    tuned = tuner(plain, epochs=1).tune(images(), 3, method="full", lr=1e-3)
+    assert tuned.features.network.conv.weight.is_contiguous()
+    assert answer(tuned, images()).shape == (36, 3)
+    faster = tuner(body, epochs=1).tune(images(), 3, method="full", lr=1e-3)
+    assert faster.features.network.first.weight.is_contiguous(memory_format=torch.channels_last)
