@@ -169,11 +169,10 @@ def checkpoint() -> Specimen:
     def write(folder: Path) -> None:
         made = RunFolder(tiny_spec())
         made.path, made.checkpoint_path = folder, folder / "checkpoint.pt"
-        network = nn.Linear(20, 3)
-        optimizer = torch.optim.Adam(network.parameters())
-        network(torch.rand(2, 20)).sum().backward()
-        optimizer.step()
-        state = {"state": network.state_dict(), "optimizer": optimizer.state_dict(), "run_id": "0" * 32}
+        weights = nn.Linear(20, 3).state_dict()
+        moments = {number: {"step": 1, "exp_avg": torch.rand(20, 3)} for number in range(2)}
+        optimizer = {"state": moments, "param_groups": [{"lr": 0.1, "betas": (0.9, 0.999), "params": [0, 1]}]}
+        state = {"state": weights, "optimizer": optimizer, "run_id": "0" * 32}
         made.save({**state, "curves": {"train": [(1, 0.5), (2, 0.6)]}, "random": torch.get_rng_state()})
 
     return Specimen("checkpoint", _written(write), RunFolder.read_last, ("checkpoint.pt",))
