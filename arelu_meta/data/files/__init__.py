@@ -87,7 +87,7 @@ def read_arrays(path: Path) -> dict[str, NDArray[np.generic]]:
         check_members(path, archive, packed=os.fstat(file.fileno()).st_size)
         for member in archive.infolist():
             with archive.open(member) as stream:
-                version = np.lib.format.read_magic(stream)  # type: ignore[no-untyped-call]
+                version = np.lib.format.read_magic(stream)
                 read = np.lib.format.read_array_header_1_0 if version == (1, 0) else None
                 read = np.lib.format.read_array_header_2_0 if version == (2, 0) else read
                 if read is None:

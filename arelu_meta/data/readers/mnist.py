@@ -10,7 +10,7 @@ import math
 import os
 import struct
 from pathlib import Path
-from typing import IO
+from typing import BinaryIO
 
 import numpy as np
 import torch
@@ -108,7 +108,7 @@ def read_idx(path: Path, *, dims: int) -> Tensor:
     remedy, size = "delete it and load the set again", 4 + 4 * dims
     with parsing(path, remedy=remedy), open_regular(path) as file:
         packed = os.fstat(file.fileno()).st_size
-        stream: IO[bytes] = gzip.GzipFile(fileobj=file) if path.suffix == ".gz" else file
+        stream: gzip.GzipFile | BinaryIO = gzip.GzipFile(fileobj=file) if path.suffix == ".gz" else file
         header = stream.read(size)
         if len(header) < size or header[:4] != bytes((0, 0, UNSIGNED_BYTE, dims)):
             raise InputError(f"{path} is not an idx file of {dims}-dimensional bytes; {remedy}")
