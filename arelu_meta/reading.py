@@ -24,6 +24,7 @@ MOST_MIB, FOLLOW_LINKS = "ARELU_META_MOST_MIB", "ARELU_META_FOLLOW_LINKS"
 MOST = 512 << 20  # bytes of what is unpacked from a small file; a large one may grow to GROWTH times its size
 GROWTH = 16
 MOST_TEXT = 16 << 20  # bytes of a file of settings: TOML, JSON, MLmodel
+MOST_SKIPPED = 1000  # numbers that a pickle leaves out when it counts its values
 DEEPEST_TUPLE = 20  # in a pickle: tuples of tuples of tuples take for ever to hash
 _FOLLOW: ContextVar[bool] = ContextVar("links may lead out of their folder", default=False)
 _SHORTEST = 200  # characters of a parser's message that are shown
@@ -205,7 +206,10 @@ def check_pickle(content: bytes | IO[bytes], path: str | Path) -> None:
         for operation, argument, _ in pickletools.genops(content):
             name, before, after = operation.name, operation.stack_before, operation.stack_after
             if name in ("PUT", "BINPUT", "LONG_BINPUT", "MEMOIZE"):
-                memo[len(memo) if name == "MEMOIZE" else int(argument or 0)] = stack[-1] or 0
+                place = len(memo) if name == "MEMOIZE" else int(argument or 0)
+                if not 0 <= place <= len(memo) + MOST_SKIPPED:  # the unpickler would fill all places below it
+                    raise InputError(f"{shown(path)} counts its values wrongly; replace the file")
+                memo[place] = stack[-1] or 0
                 continue
             if name in ("GET", "BINGET", "LONG_BINGET"):
                 stack.append(memo[int(argument or 0)])

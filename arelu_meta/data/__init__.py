@@ -10,12 +10,14 @@ the group `arelu_meta.datasets` (docs/extending.md).
 
 import os
 from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from arelu_meta.errors import InputError, unknown
+from arelu_meta.reading import parsing
 from arelu_meta.registry import Entry, Registry, check_accepts, is_target, load_attribute, parameters_of
 
 if TYPE_CHECKING:
@@ -152,7 +154,10 @@ def load(name: Dataset, *, root: str | Path | None = None, **options: object) ->
         return load_user_data(str(name), **options)  # type: ignore[arg-type]  # `check_options` knows what it takes
     if entry.takes_root() and (root is not None or entry.bundled is False):  # a function of yours has a default
         options["root"] = root
-    return as_image_set(entry.load()(**options), entry.target if isinstance(entry.target, str) else entry.name)
+    reader = entry.load()
+    with nullcontext() if entry.own_code else parsing(entry.name, remedy="replace its files"):
+        result = reader(**options)
+    return as_image_set(result, entry.target if isinstance(entry.target, str) else entry.name)
 
 
 def check_options(name: Dataset, options: Iterable[str]) -> None:

@@ -15,6 +15,7 @@ from torch import Tensor
 from arelu_meta.data.imageset import ImageSet
 from arelu_meta.errors import InputError
 from arelu_meta.reading import parse_json
+from arelu_meta.runtime.hardware import available_memory
 
 Resize = Literal["crop", "scale"]
 LARGEST = 1 << 16  # channels, and pixels a side
@@ -146,6 +147,12 @@ def fit_images(images: ImageSet, *, channels: int = 0, image_size: int = 0, resi
             raise InputError(f"{images.name} holds vectors of {images.channels} features, no images; leave {asked} out")
         return images
     pixels, masks = images.images, images.masks
+    needed = len(images) * (channels or images.channels) * image_size**2
+    if needed > available_memory():
+        raise InputError(
+            f"{len(images)} images of {image_size}x{image_size} take {needed >> 30} GiB, more than this machine has; "
+            "lower `image_size`"
+        )
     if channels and channels != images.channels:
         if images.channels == 1:
             pixels = pixels.expand(-1, channels, -1, -1).contiguous()

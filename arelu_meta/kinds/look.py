@@ -72,14 +72,8 @@ def look_into(
     """
     if images < 1:
         raise InputError(f"`images` {images}: must be at least 1")
-    trained = [_open_run(run, root, trust) for run in runs]
+    trained = _open_runs(runs, (layer, maps_layer), root, trust)
     test = trained[0].images
-    for other in trained[1:]:
-        if other.images.digest != test.digest:
-            raise InputError(f"{runs[0]} and {other.name} were tested on other images; look at them one by one")
-    for one in trained:
-        for name in filter(None, (layer, maps_layer)):
-            find_layer(one.network, name)
     output_folder(out)
     numbers = torch.arange(min(images, len(test))) * (len(test) // min(images, len(test)))
     x, labels = test.pixels(numbers), test.labels[numbers]
@@ -99,6 +93,18 @@ def look_into(
         for one in trained:
             attach_figure(one.run_id, figure, f"figures/{file}")
     return Drawn([out / file for file in figures], [one.run_id for one in trained])
+
+
+def _open_runs(runs: Sequence[str], layers: Iterable[str], root: str | None, trust: Iterable[str]) -> list[_Trained]:
+    """Open runs that were tested on the same images and have the layers."""
+    trained = [_open_run(run, root, tuple(trust)) for run in runs]
+    for other in trained[1:]:
+        if other.images.digest != trained[0].images.digest:
+            raise InputError(f"{runs[0]} and {other.name} were tested on other images; look at them one by one")
+    for one in trained:
+        for name in filter(None, layers):
+            find_layer(one.network, name)
+    return trained
 
 
 def _open_run(source: str, root: str | None, trust: Iterable[str]) -> _Trained:

@@ -20,9 +20,9 @@ from arelu_meta.registry import is_target, unknown_part
 
 Protocol = Literal["sound", "paper"]
 Count = Annotated[int, Field(ge=1)]
-Rate = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Rate = Annotated[float, Field(gt=0, le=1e37, allow_inf_nan=False)]  # float32 ends at 3.4e38
 Share = Annotated[float, Field(gt=0, lt=1)]
-NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+NonNegative = Annotated[float, Field(ge=0, le=1e37, allow_inf_nan=False)]
 Option = bool | int | float | str
 NONE_WORD = BeforeValidator(lambda value: None if value == "none" else value)
 OptionalCount = Annotated[Count | None, NONE_WORD]

@@ -2,13 +2,14 @@
 
 import hashlib
 import os
+import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
+from safetensors import safe_open
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
@@ -19,6 +20,7 @@ from arelu_meta.pretrained.installed import PREFIX as INSTALLED
 from arelu_meta.pretrained.installed import find_installed
 from arelu_meta.pretrained.networks import SIDE_OUTPUTS, ModelSource
 from arelu_meta.pretrained.timm_networks import HUBS, import_timm
+from arelu_meta.reading import check_members, check_pickle, open_regular, parsing, shown
 from arelu_meta.store.models import download_model
 
 WRAPPERS = ("state_dict", "model_state_dict", "model", "network", "state_dict_ema")  # keys that checkpoints nest under
@@ -121,14 +123,23 @@ def load_weights(network: nn.Module, weights: Weights, *, model: str, head: str)
 
 
 def _from_file(path: Path) -> Weights:
+    with parsing(path, remedy="fetch it anew"):
+        open_regular(path).close()
     if path.suffix == ".safetensors":
         try:
             with safe_open(path, "pt") as file:
                 metadata = file.metadata()
             return Weights(str(path), load_file(path), from_metadata(metadata))
-        except (SafetensorError, OSError) as error:
-            raise InputError(f"{path} is not a readable safetensors file ({error}); download it anew") from error
+        except Exception as error:
+            reason = shown(first_line(error))
+            raise InputError(f"{path} is not a readable safetensors file ({reason}); download it anew") from error
     try:
+        if zipfile.is_zipfile(path):
+            with zipfile.ZipFile(path) as archive:
+                check_members(path, archive, packed=path.stat().st_size)
+                for name in archive.namelist():
+                    if name.endswith("/data.pkl"):
+                        check_pickle(archive.read(name), path)
         content = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:
         raise InputError(
@@ -147,6 +158,10 @@ def _unwrapped(content: Any, path: Path) -> dict[str, Tensor]:
     if not isinstance(content, Mapping) or not content:
         raise InputError(f"{path} holds a {type(content).__name__}; save the state_dict() of a network")
     for name, value in content.items():
+        if not isinstance(name, str):
+            raise InputError(f"{path}: {name!r:.80} is no name of a tensor; save the state_dict() alone")
+        if isinstance(value, Tensor) and value.layout is not torch.strided:
+            raise InputError(f"{path}: {name!r} is {value.layout}; save it dense")
         if not isinstance(value, Tensor):
             raise InputError(f"{path}: {name!r} is a {type(value).__name__}, not a tensor; save the state_dict() alone")
     state = dict(content)

@@ -23,7 +23,6 @@ import numpy as np
 import torch
 from mlflow import MlflowClient
 from mlflow.entities import LoggedModelStatus
-from mlflow.exceptions import MlflowException
 from mlflow.models import Model, ModelSignature
 from mlflow.tracking.context.registry import resolve_tags
 from mlflow.types import ColSpec, Schema
@@ -178,7 +177,7 @@ def download_model(uri: str) -> Path:
     try:
         with quiet():
             return Path(mlflow.artifacts.download_artifacts(artifact_uri=uri, tracking_uri=store_uri()))
-    except (MlflowException, OSError) as error:
+    except Exception as error:  # of MLflow, of its stores' libraries, or that they are missing
         raise InputError(f"cannot fetch {uri}: {first_line(error)}") from error
 
 

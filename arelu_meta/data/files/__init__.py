@@ -8,6 +8,7 @@ Unless set, both are `arelu_meta` in the user's cache folder.
 
 import contextlib
 import hashlib
+import math
 import os
 import sys
 import tempfile
@@ -20,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arelu_meta.errors import InputError
+from arelu_meta.reading import check_members, open_regular, parsing
 
 Arrays = Mapping[str, NDArray[np.generic]]
 VERSION_KEY = "cache_version"
@@ -62,15 +64,40 @@ def cached_arrays(key: str, version: str, build: Callable[[], Arrays]) -> Arrays
     whole or not at all.
     """
     path = cache_folder() / f"{key}.npz"
-    try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-            if str(archive[VERSION_KEY]) == version:
-                return {name: archive[name] for name in archive.files if name != VERSION_KEY}
-    except (OSError, ValueError, KeyError, EOFError, TypeError, zipfile.BadZipFile):
-        pass  # none, or a damaged one: the checksums inside the archive tell
+    with contextlib.suppress(InputError):  # none, or a damaged one: the checksums inside the archive tell
+        stored = read_arrays(path)
+        if VERSION_KEY in stored and str(stored.pop(VERSION_KEY)) == version:
+            return stored
     arrays = build()
     with contextlib.suppress(OSError):  # read-only folder, full disk
         _write_npz(path, {VERSION_KEY: np.array(version), **arrays})
+    return arrays
+
+
+def read_arrays(path: Path) -> dict[str, NDArray[np.generic]]:
+    """Read all arrays of an `.npz`; what its heads say is compared with what is there before memory is taken.
+
+    Raises:
+        InputError: it cannot be read, or holds more than plain arrays.
+    """
+    arrays: dict[str, NDArray[np.generic]] = {}
+    remedy = "write it anew with np.savez"
+    careful = parsing(path, what="not a readable .npz of plain arrays", remedy=remedy)
+    with careful, open_regular(path) as file, zipfile.ZipFile(file) as archive:
+        check_members(path, archive, packed=os.fstat(file.fileno()).st_size)
+        for member in archive.infolist():
+            with archive.open(member) as stream:
+                version = np.lib.format.read_magic(stream)
+                read = np.lib.format.read_array_header_1_0 if version == (1, 0) else None
+                read = np.lib.format.read_array_header_2_0 if version == (2, 0) else read
+                if read is None:
+                    raise ValueError(f"a later format {version} than plain arrays need")
+                shape, fortran, dtype = read(stream)
+                size = math.prod(shape) * dtype.itemsize
+                if dtype.hasobject or member.file_size - stream.tell() != size:
+                    raise ValueError(f"{member.filename} is not the {dtype} array that it says")
+                values = np.frombuffer(bytearray(stream.read()), dtype)
+                arrays[member.filename.removesuffix(".npy")] = values.reshape(shape, order="F" if fortran else "C")
     return arrays
 
 
@@ -101,7 +128,7 @@ def checksums(path: Path) -> Checksums:
     """Read a file once and return its checksums."""
     md5, sha256 = hashlib.md5(usedforsecurity=False), hashlib.sha256()
     try:
-        with path.open("rb") as stream:
+        with open_regular(path) as stream:
             while chunk := stream.read(CHUNK):
                 md5.update(chunk)
                 sha256.update(chunk)
@@ -113,6 +140,7 @@ def checksums(path: Path) -> Checksums:
 def tree_sha256(folder: Path, files: Iterable[Path]) -> str:
     """SHA-256 over the relative names and the SHA-256 of many files, in the order of their names."""
     sha = hashlib.sha256()
-    for name, path in sorted((path.relative_to(folder).as_posix(), path) for path in files):
-        sha.update(f"{name}\0{checksums(path).sha256}\n".encode())
+    inside = ((path.relative_to(folder) if path.is_relative_to(folder) else path, path) for path in files)
+    for name, path in sorted((relative.as_posix(), path) for relative, path in inside):
+        sha.update(f"{name}\0{checksums(path).sha256}\n".encode(errors="surrogateescape"))
     return sha.hexdigest()

@@ -6,6 +6,7 @@ An interrupted transfer leaves the part, and the next one resumes it.
 
 import gzip
 import http.client
+import lzma
 import os
 import sys
 import tarfile
@@ -23,7 +24,8 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
 from arelu_meta.data.files import CHUNK, checksums
-from arelu_meta.errors import InputError
+from arelu_meta.errors import InputError, first_line
+from arelu_meta.reading import check_size, open_regular
 
 OFFLINE = "ARELU_META_OFFLINE"
 TIMEOUT = 30.0  # seconds without a byte
@@ -176,15 +178,17 @@ def unpack(archive: Path, folder: Path, top: str) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
         with FileLock(folder / f".{top}.lock"), tempfile.TemporaryDirectory(prefix=f".{top}-", dir=folder) as staging:
             if not target.exists():
+                open_regular(archive).close()
                 with tarfile.open(archive) as tar:
+                    check_size(archive, sum(max(member.size, 0) for member in tar), archive.stat().st_size)
                     tar.extractall(staging, filter="data")  # refuses members, links and devices outside of the folder
                 if not (Path(staging) / top).is_dir():
                     raise InputError(f"{archive} holds no folder {top!r}; is it another set's archive?")
                 os.replace(Path(staging) / top, target)
     except tarfile.FilterError as error:
-        raise InputError(f"{archive} is refused: {error}; fetch it from its publisher") from error
-    except (gzip.BadGzipFile, tarfile.TarError, zlib.error, EOFError) as error:
-        raise InputError(f"{archive} is damaged ({error}); delete it and load the set again") from error
+        raise InputError(f"{archive} is refused: {first_line(error)}; fetch it from its publisher") from error
+    except (gzip.BadGzipFile, tarfile.TarError, zlib.error, EOFError, lzma.LZMAError, ValueError, MemoryError) as error:
+        raise InputError(f"{archive} is damaged ({first_line(error)}); delete it and load the set again") from error
     except OSError as error:
         reason = f"{error.strerror or error}; free some space or choose another data root"
         raise InputError(f"cannot unpack {archive} into {folder}: {reason}") from error

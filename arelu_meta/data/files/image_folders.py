@@ -1,9 +1,11 @@
 """Image files (PNG, JPEG, TIFF, ...) as tensors, and folders of them: one per class, or a CSV of files and labels."""
 
 import csv
+import io
+import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from io import BytesIO
 from pathlib import Path
 
@@ -14,11 +16,15 @@ from torch import Tensor
 
 from arelu_meta.data.files import tree_sha256
 from arelu_meta.data.imageset import ImageSet, Provenance
-from arelu_meta.errors import InputError, unknown
+from arelu_meta.errors import InputError, first_line, unknown
+from arelu_meta.reading import check_inside, check_size, open_regular, parsing, read_text, shown
+from arelu_meta.runtime.hardware import available_memory
 
 SUFFIXES = frozenset({".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"})
+MOST_CSV = 256 << 20  # bytes
 GREY_MODES = frozenset({"1", "L"})
 SUBSETS = {"train": "train", "validation": "validation", "valid": "validation", "val": "validation", "test": "test"}
+FORMATS = ("PNG", "JPEG", "TIFF", "BMP", "GIF", "WEBP", "PPM")  # Pillow's names; by content
 COLUMNS = ("filename", "label", "split")
 
 Convert = Callable[[Image.Image], Image.Image]
@@ -54,6 +60,12 @@ def read_images(paths: Sequence[Path], *, image_size: int | None = None) -> Tens
     if first is None:
         raise InputError("no image files to read; check the folder")
     width, height = first[1] if image_size is None else (image_size, image_size)
+    needed = len(paths) * (1 if grey else 3) * height * width
+    if needed > available_memory():
+        raise InputError(
+            f"{len(paths)} images of {width}x{height} take {needed >> 30} GiB, more than this machine has; "
+            "lower `image_size`, or take fewer images"
+        )
     images = torch.empty(len(paths), 1 if grey else 3, height, width, dtype=torch.uint8)
 
     def convert(image: Image.Image) -> Image.Image:
@@ -67,22 +79,35 @@ def read_images(paths: Sequence[Path], *, image_size: int | None = None) -> Tens
 
 @contextmanager
 def _open_image(source: Path | BytesIO, name: str) -> Iterator[Image.Image]:
-    """Open an image without Pillow's warnings: they are about camera notes, or an error follows."""
+    """Open an image of one of our formats, whatever its name says: others may start programs of their own.
+
+    Pillow's warnings are about camera notes, or an error follows.
+    """
+    remedy = "replace or remove it"
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            with Image.open(source) as image:
-                yield image
+        with open_regular(source) if isinstance(source, Path) else nullcontext(source) as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(0)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                with Image.open(file, formats=FORMATS) as image:
+                    check_size(name, 8 * image.width * image.height, size, what="to decode and convert")
+                    yield image
     except InputError:
         raise  # of what was done with the open image
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        raise InputError(f"{name} is not a readable image ({error}); replace or remove it") from error
+    except Exception as error:  # a damaged file can lead Pillow anywhere
+        raise InputError(f"{shown(name)} is not a readable image ({shown(first_line(error))}); {remedy}") from error
 
 
 def read_folder(folder: Path, *, image_size: int | None = None) -> ImageSet:
     """Read a folder with a CSV of splits if it has one, else of class folders `CLASS/*.png`, with or without
     `train`, `validation` (or `val`) and `test` above them.
     """
+    with parsing(folder, what="not readable", remedy="check it and its permissions"):
+        return _read_folder(folder, image_size)
+
+
+def _read_folder(folder: Path, image_size: int | None) -> ImageSet:
     tables = [path for path in sorted(folder.glob("*.csv")) if set(COLUMNS) <= set(_read_csv(path)[0])]
     if len(tables) > 1:
         raise InputError(f"{folder}: both {tables[0].name} and {tables[1].name} list files; keep one of them")
@@ -94,6 +119,7 @@ def read_folder(folder: Path, *, image_size: int | None = None) -> ImageSet:
     else:
         rows = files_by_class(folder)
     files = [file for file, _, _ in rows]
+    _check_files(folder, rows)
     classes = sorted({label for _, label, _ in rows})
     number = {label: index for index, label in enumerate(classes)}
     subsets = {subset for _, _, subset in rows} - {""}
@@ -105,6 +131,21 @@ def read_folder(folder: Path, *, image_size: int | None = None) -> ImageSet:
         subsets={name: torch.tensor([i for i, row in enumerate(rows) if row[2] == name]) for name in sorted(subsets)},
         provenance=Provenance(str(folder), False, {folder.resolve().name: tree_sha256(folder, files)}),
     )
+
+
+def _check_files(folder: Path, rows: Sequence[Row]) -> None:
+    """Refuse files outside of the folder, and one file in two subsets, by whatever names."""
+    subset_of: dict[tuple[int, int], Row] = {}
+    for row in rows:
+        check_inside(row[0], folder)
+        if row[2]:
+            status = row[0].stat()
+            first = subset_of.setdefault((status.st_dev, status.st_ino), row)
+            if first[2] != row[2]:
+                raise InputError(
+                    f"{shown(first[0])} in {first[2]} and {shown(row[0])} in {row[2]} are one file; "
+                    "an image is in one split only"
+                )
 
 
 def files_by_class(folder: Path, subset: str = "") -> list[Row]:
@@ -160,8 +201,10 @@ def _listed_files(folder: Path, table: Path) -> list[Row]:
 def _read_csv(path: Path) -> tuple[list[str], Iterable[list[str]]]:
     """Header and lines of a CSV, without empty lines."""
     try:
-        with path.open(newline="", encoding="utf-8-sig") as stream:
-            lines = [line for line in csv.reader(stream) if line]
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise InputError(f"{path} is not a readable CSV ({error}); save it as UTF-8") from error
+        text = read_text(path, most=MOST_CSV).removeprefix("\ufeff")
+        lines = [line for line in csv.reader(io.StringIO(text, newline="")) if line]
+    except (InputError, csv.Error) as error:
+        raise InputError(
+            f"{shown(path)} is not a readable CSV ({shown(first_line(error))}); save it as UTF-8"
+        ) from error
     return ([column.strip() for column in lines[0]], lines[1:]) if lines else ([], [])

@@ -10,8 +10,6 @@ rows are points, and y says which function each belongs to.
 """
 
 import os
-import zipfile
-import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -21,10 +19,10 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from arelu_meta.data.files import checksums
+from arelu_meta.data.files import checksums, read_arrays
 from arelu_meta.data.files.image_folders import GREY_MODES, read_folder
 from arelu_meta.data.imageset import ImageSet, Provenance
-from arelu_meta.errors import InputError, first_line
+from arelu_meta.errors import InputError
 
 CHANNELS = (1, 3)
 SUFFIXES = {"train": ("_train",), "validation": ("_validation", "_val"), "test": ("_test",)}
@@ -89,13 +87,7 @@ def _from_dataset(dataset: Any, *, name: str, provenance: Provenance) -> ImageSe
 
 def read_npz(path: Path) -> ImageSet:
     """Read `x` and `y`, or `x_train`, `y_train`, `x_test`, `y_test` (and `_validation`) from an `.npz`."""
-    try:
-        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as content:
-            arrays = {name: content[name] for name in content.files}
-    except (OSError, TypeError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error) as error:
-        raise InputError(
-            f"{path} is not a readable .npz of plain arrays ({first_line(error)}); write it anew with np.savez"
-        ) from error
+    arrays = read_arrays(path)
     provenance = Provenance(str(path), False, {path.name: checksums(path).sha256})
     return from_arrays(arrays, name=path.stem, provenance=provenance)
 

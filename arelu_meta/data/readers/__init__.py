@@ -11,6 +11,7 @@ from torch import Tensor
 from arelu_meta.data.files import Checksums
 from arelu_meta.data.files.download import PublishedFile, download_missing
 from arelu_meta.data.imageset import ImageSet, Provenance
+from arelu_meta.errors import InputError
 
 PACKED = (".gz", ".zip")
 
@@ -71,6 +72,10 @@ def concatenated(
             indices[subset] = torch.arange(start, end)
         start = end
     images, labels = zip(*(file for files in subsets.values() for file in files), strict=True)
+    sizes = {tuple(part.shape[1:]) for part in images}
+    if len(sizes) > 1:
+        named = " and ".join("x".join(map(str, size)) for size in sorted(sizes))
+        raise InputError(f"{name}: its files hold images of {named}; replace those that are not the publisher's")
     return ImageSet(name, torch.cat(images), torch.cat(labels), class_names, subsets=indices)
 
 

@@ -9,6 +9,7 @@ The python batches are pickles, and Python's unpickler calls whatever the file n
 only stand-ins of its own, so that not even numpy's constructors run on what a stranger wrote.
 """
 
+import io
 import math
 import pickle
 from collections.abc import Callable
@@ -24,7 +25,8 @@ from arelu_meta.data.files import checksums, data_root
 from arelu_meta.data.files.download import PublishedFile, download_missing, unpack
 from arelu_meta.data.imageset import ImageSet
 from arelu_meta.data.readers import PublishedSet, concatenated, verified
-from arelu_meta.errors import InputError
+from arelu_meta.errors import InputError, first_line
+from arelu_meta.reading import check_pickle, open_regular, parsing, read_text, shown
 
 MIRRORS = ("https://www.cs.toronto.edu/~kriz",)
 PIXELS = 3 * 32 * 32
@@ -139,7 +141,8 @@ def _load(cifar: CifarSet, root: Path) -> ImageSet:
 def _read_batch(cifar: CifarSet, path: Path) -> tuple[Tensor, Tensor]:
     """Images (N, 3, 32, 32) and labels (N,) of a batch; binary: records of label bytes and 3,072 pixels, red first."""
     if path.suffix == ".bin":
-        content = np.fromfile(path, np.uint8)
+        with parsing(path), open_regular(path) as stream:
+            content = np.frombuffer(stream.read(), np.uint8)
         record = cifar.label_bytes + PIXELS
         if len(content) == 0 or len(content) % record:
             raise InputError(f"{path} is {len(content)} bytes, not a multiple of {record}; replace the file")
@@ -154,7 +157,8 @@ def _read_batch(cifar: CifarSet, path: Path) -> tuple[Tensor, Tensor]:
         if not isinstance(listed, list) or len(listed) != len(data) or not all(isinstance(y, int) for y in listed):
             wanted = f"a list of {len(data)} numbers"
             raise InputError(f"{path}: {cifar.labels_key!r} is not {wanted}; is it a batch of {cifar.name}?")
-        labels = np.array(listed, np.int64)
+        with parsing(path):
+            labels = np.array(listed, np.int64)
     return torch.from_numpy(data.copy()).view(-1, 3, 32, 32), torch.from_numpy(labels)
 
 
@@ -164,7 +168,7 @@ def _class_names(cifar: CifarSet, folder: Path) -> tuple[str, ...]:
     if (folder / cifar.meta).is_file():
         names = read_plain_pickle(folder / cifar.meta).get(cifar.names_key)
     elif (folder / cifar.names_file).is_file():
-        names = (folder / cifar.names_file).read_text().split()
+        names = read_text(folder / cifar.names_file).split()
     if not isinstance(names, list | tuple) or len(names) != len(cifar.class_names):
         raise InputError(
             f"{folder}: the list of class names is not {len(cifar.class_names)} long; delete it to number them"
@@ -216,11 +220,14 @@ class _PlainUnpickler(pickle.Unpickler):
 def read_plain_pickle(path: Path) -> dict[str, Any]:
     """Read a pickled dict whose values are arrays, lists, strings and numbers."""
     try:
-        with path.open("rb") as stream:
-            content = _PlainUnpickler(stream, encoding="latin1").load()
+        with open_regular(path) as stream:
+            text = stream.read()
+        check_pickle(text, path)
+        content = _PlainUnpickler(io.BytesIO(text), encoding="latin1").load()
     except Exception as error:  # a damaged pickle can raise anything
+        reason = shown(first_line(error)).partition(";")[0]
         raise InputError(
-            f"{path} is refused: not a plain pickle of arrays ({error}); get it from its publisher"
+            f"{path} is refused: not a plain pickle of arrays ({reason}); get it from its publisher"
         ) from error
     if not isinstance(content, dict):
         raise InputError(f"{path} holds a {type(content).__name__}, not a dict; get it from its publisher")

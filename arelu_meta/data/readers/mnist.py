@@ -7,9 +7,10 @@ The folders are torchvision's; `mnist/`, `fashion_mnist/` and the root itself ar
 
 import gzip
 import math
+import os
 import struct
-import zlib
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 import torch
@@ -20,6 +21,7 @@ from arelu_meta.data.files.download import PublishedFile
 from arelu_meta.data.imageset import ImageSet
 from arelu_meta.data.readers import PublishedSet, concatenated, local_path, verified
 from arelu_meta.errors import InputError
+from arelu_meta.reading import check_size, open_regular, parsing
 
 UNSIGNED_BYTE = 0x08  # the idx code of the only element type these sets use
 FILES = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
@@ -103,17 +105,18 @@ def _load(published: PublishedSet, root: Path, class_names: tuple[str, ...], *, 
 
 def read_idx(path: Path, *, dims: int) -> Tensor:
     """Read an idx file of unsigned bytes: two zero bytes, type, number of dimensions, sizes (big-endian), elements."""
-    try:
-        content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-    except (OSError, EOFError, zlib.error) as error:
-        raise InputError(f"{path} is damaged ({error}); delete it and load the set again") from error
-    header = 4 + 4 * dims
-    if len(content) < header or content[:4] != bytes((0, 0, UNSIGNED_BYTE, dims)):
-        raise InputError(f"{path} is not an idx file of {dims}-dimensional bytes; delete it and load the set again")
-    shape = struct.unpack(f">{dims}I", content[4:header])
-    if len(content) - header != math.prod(shape):
-        raise InputError(
-            f"{path} holds {len(content) - header} elements, not {' x '.join(map(str, shape))} as its head says; "
-            f"delete it and load the set again"
-        )
-    return torch.from_numpy(np.frombuffer(content, np.uint8, offset=header).reshape(shape).copy())
+    remedy, size = "delete it and load the set again", 4 + 4 * dims
+    with parsing(path, remedy=remedy), open_regular(path) as file:
+        packed = os.fstat(file.fileno()).st_size
+        stream: gzip.GzipFile | BinaryIO = gzip.GzipFile(fileobj=file) if path.suffix == ".gz" else file
+        header = stream.read(size)
+        if len(header) < size or header[:4] != bytes((0, 0, UNSIGNED_BYTE, dims)):
+            raise InputError(f"{path} is not an idx file of {dims}-dimensional bytes; {remedy}")
+        shape = struct.unpack(f">{dims}I", header[4:])
+        needed = math.prod(shape)
+        check_size(path, needed, packed)
+        content = stream.read(needed + 1)  # one more, which must not be there; the checksum of a .gz is after the end
+    if len(content) != needed:
+        held = "more" if len(content) > needed else str(len(content))
+        raise InputError(f"{path} holds {held} elements, not {' x '.join(map(str, shape))} as its head says; {remedy}")
+    return torch.from_numpy(np.frombuffer(content, np.uint8).reshape(shape).copy())

@@ -23,6 +23,7 @@ from arelu_meta.data.imageset import ImageSet
 from arelu_meta.data.readers import PublishedSet, local_path, unverified, verified
 from arelu_meta.data.splits import Split, divide
 from arelu_meta.errors import InputError
+from arelu_meta.reading import check_inside, check_members, open_regular, parsing
 
 IMAGE_SIZE = 28
 MIRRORS = ("https://raw.githubusercontent.com/brendenlake/omniglot/master/python",)
@@ -130,15 +131,18 @@ def _with_provenance(images: ImageSet, paths: list[Path]) -> ImageSet:
 
 def _drawings(path: Path) -> Iterator[tuple[str, Tensor]]:
     """Yield `ALPHABET/CHARACTER` and the drawing (1, 28, 28) of each image, by alphabet, character and file name."""
-    try:
+    with parsing(path, remedy="delete it and load the set again"):
         if path.is_file():
-            with zipfile.ZipFile(path) as archive:
+            with open_regular(path) as stream, zipfile.ZipFile(stream) as archive:
+                check_members(path, archive, packed=path.stat().st_size)
                 members = [name for name in archive.namelist() if name.endswith(".png") and name.count("/") == 3]
                 files = [(PurePosixPath(name).parts, f"{path}: {name}", archive.read(name)) for name in members]
         else:
-            files = [(file.parts, str(file), file.read_bytes()) for file in path.glob("*/*/*.png")]
-    except (zipfile.BadZipFile, EOFError, OSError) as error:
-        raise InputError(f"{path} is damaged ({error}); delete it and load the set again") from error
+            files = []
+            for file in path.glob("*/*/*.png"):
+                check_inside(file, path)
+                with open_regular(file) as stream:
+                    files.append((file.parts, str(file), stream.read()))
     if not files:
         raise InputError(f"{path} holds no ALPHABET/CHARACTER/*.png; delete it and load the set again")
     size = (IMAGE_SIZE, IMAGE_SIZE)

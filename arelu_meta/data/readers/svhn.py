@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from arelu_meta.data.files import checksums, data_root
+from arelu_meta.data.files import checksums, data_root, mat
 from arelu_meta.data.files.download import PublishedFile
 from arelu_meta.data.imageset import ImageSet
 from arelu_meta.data.readers import PublishedSet, concatenated, verified
@@ -41,13 +41,12 @@ def load_svhn(*, root: str | Path | None = None) -> ImageSet:
 
 def read_mat(path: Path) -> tuple[Tensor, Tensor]:
     """Read one file: X (32, 32, 3, N) uint8 to images (N, 3, 32, 32); y (N, 1) in 1..10 to labels (N,) in 0..9."""
-    from scipy.io import loadmat
-
-    try:
-        content = loadmat(path, variable_names=["X", "y"])
-        x, y = content["X"], content["y"].reshape(-1)
-    except Exception as error:  # scipy raises errors of many kinds for a file that was cut
-        raise InputError(f"{path} is damaged ({type(error).__name__}); delete it and load the set again") from error
+    content = mat.read_mat(path, ("X", "y"))
+    if len(content) < 2:
+        raise InputError(f"{path} is damaged (no X or no y in it); delete it and load the set again")
+    x, y = content["X"], content["y"].reshape(-1)
+    if y.dtype.kind not in "iu" and not np.array_equal(y, np.rint(y)):
+        raise InputError(f"{path}: labels are {y.dtype}, not whole numbers; replace the file")
     if x.dtype != np.uint8 or x.ndim != 4 or x.shape[2:] != (3, len(y)):
         raise InputError(
             f"{path}: X is {x.dtype} {x.shape} for {len(y)} labels, not uint8 (H, W, 3, N); replace the file"
