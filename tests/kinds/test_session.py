@@ -12,7 +12,7 @@ from arelu_meta.data.imageset import ImageSet
 from arelu_meta.errors import InputError
 from arelu_meta.kinds.few_shot.spec import EpisodeInputSection
 from arelu_meta.kinds.sections import DataSection, InputSection
-from arelu_meta.kinds.session import inputs_of_run, load_split
+from arelu_meta.kinds.session import inputs_of_run, load_split, reader_options
 
 
 def npz(path: Path, labels: list[int]) -> str:
@@ -102,3 +102,22 @@ def test_pixels_as_networks_see_them(tmp_path: Path, normalise: str | bool):
     expected |= {True: expected["standardise"], False: expected["unit"]}
     found = split.test.pixels(torch.arange(len(test))).numpy()
     np.testing.assert_allclose(found, expected[normalise], rtol=1e-4, atol=1e-5)
+
+
+def test_real_targets_are_for_regression_alone():
+    section = DataSection(dataset="sinusoid", split="published")
+    with pytest.raises(InputError, match="sinusoid has real targets, and this kind of run has no use for them"):
+        load_split(section)
+    assert load_split(section, real_targets=True).train.targets is not None
+
+
+def test_sets_of_torchvision_are_read_at_the_size_that_images_are_to_have():
+    """And a stored model reads files in the same way; an option of the reader comes first."""
+    section = DataSection(dataset="torchvision:FakeData", dataset_options={"size": 30, "num_classes": 2})
+    shape = EpisodeInputSection(image_size=20)
+    split = load_split(section, shape=shape)
+    assert split.train.image_size == (20, 20)
+    assert inputs_of_run(split.train, shape, section).read_size == 20
+    options = {**section.dataset_options, "image_size": 24}
+    assert reader_options(section.model_copy(update={"dataset_options": options}), 20)["image_size"] == 24
+    assert reader_options(DataSection(dataset="digits"), 20) == {}
