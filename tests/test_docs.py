@@ -76,6 +76,13 @@ def test_explain(monkeypatch):
     assert all(Path(name).stat().st_size > 5_000 for name in ("grad_cam.png", "feature_maps.png", "starts.png"))
 
 
+def test_regression(capsys):
+    """Answering 0 costs E[a^2] / 2 = 4.25; twenty steps from an untrained network are somewhat better."""
+    names = execute("regression.md")
+    assert 1 < names["error"].mean() < 4.25
+    assert f"mean squared error {names['error'].mean():.2f}\n" in capsys.readouterr().out
+
+
 @pytest.mark.usefixtures("workplace")
 def test_few_shot_classifier(capsys):
     names = execute("few_shot_classifier.md")

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from arelu_meta.maml import main
@@ -41,6 +42,25 @@ def test_prints_the_result(store: Path, statuses: Callable, capsys: pytest.Captu
         assert part in captured.out
     assert captured.err.splitlines()[1].startswith("meta-train 2/2  loss ")
     assert statuses(store) == ["FINISHED"]
+
+
+@pytest.mark.parametrize("method", ["maml", "protonet"])
+@pytest.mark.usefixtures("store")
+def test_vectors(method: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    """Six features, classes far from each other: prototypes of an untrained network tell most of them apart."""
+    random, labels = np.random.default_rng(0), np.repeat(np.arange(6), 20)
+    centres = 50 * random.normal(size=(6, 6))
+    np.savez(tmp_path / "vectors.npz", x=centres[labels] + random.normal(size=(120, 6)), y=labels)
+    data = ["--data", str(tmp_path / "vectors.npz"), "--test-queries", "3", "--queries", "2"]
+    assert main([*data, *TINY]) == 2
+    assert (
+        "holds vectors of 6 features, and 'mnist_conv' takes images; set --backbone to mlp" in capsys.readouterr().err
+    )
+    assert main([*TINY, *data, "--backbone", "mlp", "--method", method]) == 0
+    report = capsys.readouterr().out
+    assert "standardised by mean and deviation of the training vectors" in report
+    if method == "protonet":
+        assert float(report.split("test accuracy")[1].split("%")[0]) > 60
 
 
 BAD = [

@@ -212,7 +212,7 @@ def runs_table(parent: ParentRun, runs: Sequence[Run]) -> pd.DataFrame:
         logged = {} if has_diverged(run) else run.data.metrics
         metrics = {key: value for key, value in logged.items() if not key.startswith(_HIDDEN)}
         for key in (key for key in metrics if key.startswith(_VALIDATION)):
-            metrics[key] = (min if key.endswith("loss") else max)(_history(parent, run, key).values())
+            metrics[key] = (min if less_is_better(key) else max)(_history(parent, run, key).values())
         shown = {key: 100 * value if is_share(key) else value for key, value in metrics.items()}
         # A worker that died after its run had finished left no time of its own.
         seconds = run.data.tags.get(SECONDS_TAG) or (run.info.end_time - run.info.start_time) / 1000

@@ -24,7 +24,7 @@ _PARTS = ("backbone", "activation", "method")  # ours are known to be built with
 _DECIDING = {
     *("dataset", "dataset_options", "source", "target", "channels", "image_size", "resize"),
     *("backbone", "backbone_options", "filters", "norm", "activation", "activation_options"),
-    *("model", "model_options", "ways", "method", "engine", "inner_optimizer", "head"),
+    *("model", "model_options", "ways", "method", "engine", "inner_optimizer", "head", "loss"),
 }
 
 

@@ -144,7 +144,8 @@ def fit_images(images: ImageSet, *, channels: int = 0, image_size: int = 0, resi
     if images.is_vectors:
         if channels or image_size:
             asked = f"`channels` {channels}" if channels else f"`image_size` {image_size}"
-            raise InputError(f"{images.name} holds vectors of {images.channels} features, no images; leave {asked} out")
+            held = f"{images.name} holds vectors of {images.channels} features"
+            raise InputError(f"{held}, and {asked} is of images; leave it out, or give images")
         return images
     pixels, masks = images.images, images.masks
     needed = len(images) * (channels or images.channels) * image_size**2

@@ -100,3 +100,36 @@ def test_metrics_of_single_layers_stay_out_of_the_table():
     assert table["validation/loss"].tolist() == [min(entry.value for entry in losses)]  # the best, as of accuracies
     assert [name for name in table.columns if name.startswith(("layers/", "activation/", "system/"))] == []
     assert "layers/" not in (done.folder / "runs.csv").read_text()
+
+
+@pytest.mark.slow
+@MLFLOW_WARNINGS
+@pytest.mark.usefixtures("store")
+def test_a_comparison_by_an_error():
+    """Less is better: the best validation is the smallest, the best run too, and episodes are not in per cent."""
+    experiment = Experiment(
+        experiment="waves",
+        summary="s",
+        title="t",
+        question="q",
+        task="sinusoid",
+        seeds=(0, 1),
+        settings={
+            "training": {"iterations": 40, "meta_batch": 4, "test_steps": 2},
+            "evaluation": {"test_episodes": 6, "validation_episodes": 3, "validate_every": 10},
+        },
+        grid={"network.activation": ("relu", "tanh")},
+        report={"metric": "test/mse", "other_metrics": ("test/mse_step_1",), "validation_metric": "validation/mse"},
+    )
+    done = run_comparison(experiment, workers=tiny.InProcess())
+    findings = done.report.analysis.findings
+    assert not findings.higher_is_better
+    assert findings.chance is None
+    assert findings.units == {}
+    for row in findings.runs.to_dict("records"):
+        history = done.parent.client.get_metric_history(row["run_id"], "validation/mse")
+        assert len(history) == 4
+        assert row["validation/mse"] == min(entry.value for entry in history)
+        assert findings.episodes[row["run_id"]][:, -1].mean() == pytest.approx(row["test/mse"], rel=1e-4)
+    relu = done.report.analysis.main.arm("relu")
+    assert relu.best == min(relu.results)

@@ -131,3 +131,14 @@ def test_written_file_is_the_sheet(tmp_path):
 def test_unwritable_place_is_one_clear_line(tmp_path):
     with pytest.raises(InputError, match=r"cannot write the contact sheet '.*': No such file or directory; choose"):
         write_contact_sheet(plain([1], [0], "a"), tmp_path / "missing" / "sheet.png")
+
+
+def test_points_are_described_and_not_drawn():
+    """4 x 2 numbers of four bytes, and targets from -1.5 to 2."""
+    targets = torch.tensor([[-1.5], [2.0], [0.0], [1.0]])
+    points = ImageSet("points", torch.rand(4, 2, 1, 1), torch.tensor([0, 1, 0, 1]), ("f", "g"), targets=targets)
+    told = lines_of(describe(points))
+    assert told["images"] == "4 of 2x1x1, 0.0 MB"
+    assert told["targets"] == "real numbers from -1.5 to 2; classes are functions"
+    with pytest.raises(InputError, match="points holds vectors of 2 features; a contact sheet shows images"):
+        contact_sheet(points)

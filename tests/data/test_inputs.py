@@ -5,7 +5,7 @@ from PIL import Image
 from torchvision.transforms.v2 import functional as vision
 
 from arelu_meta.data.imageset import ImageSet
-from arelu_meta.data.inputs import fit_images
+from arelu_meta.data.inputs import fit_images, from_metadata, inputs_of
 from arelu_meta.errors import InputError
 
 
@@ -95,3 +95,15 @@ def test_masks_are_cropped_where_their_images_are():
     fitted = fit_images(images, image_size=8, resize="crop")
     assert torch.equal(fitted.masks, images.masks[:, :, 2:10, 2:10])
     assert torch.equal(fitted.masks, (fitted.images > 127).to(torch.uint8))
+
+
+def test_vectors_have_no_shape_to_be_brought_to():
+    vectors = ImageSet("rows", torch.rand(4, 3, 1, 1), torch.tensor([0, 1, 0, 1]), ("a", "b"))
+    assert fit_images(vectors) is vectors
+    for wanted, said in (({"channels": 1}, "`channels` 1"), ({"image_size": 8}, "`image_size` 8")):
+        with pytest.raises(InputError, match=f"rows holds vectors of 3 features, and {said} is of images"):
+            fit_images(vectors, **wanted)
+    inputs = inputs_of(vectors.normalised_like(vectors))
+    assert (inputs.vectors, inputs.channels, inputs.size) == (True, 3, (1, 1))
+    assert from_metadata(inputs.metadata()) == inputs
+    assert str(inputs).startswith("3 features, mean ")

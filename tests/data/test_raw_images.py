@@ -165,3 +165,26 @@ def test_wrong_images_are_one_line(images, message):
         prepare_images(images, COLOUR)
     assert "\n" not in str(raised.value)
     assert len(str(raised.value)) < 300
+
+
+VECTORS = Inputs(3, 1, mean=(1.0, 2.0, 3.0), std=(0.5, 1.0, 2.0), vectors=True)
+
+
+@pytest.mark.parametrize("kind", [list, np.asarray, torch.tensor, lambda rows: torch.tensor(rows)[:, :, None, None]])
+def test_vectors_are_normalised_by_feature(kind):
+    rows = [[1.0, 2.0, 3.0], [-9.0, 4.0, 103.0]]
+    assert prepare_images(kind(rows), VECTORS).flatten(1).tolist() == [[0, 0, 0], [-20, 2, 50]]
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([[1.0, 2.0]], r"images are \(1, 2\); the network takes vectors \(N, 3\)"),
+        ([1.0, 2.0, 3.0], r"images are \(3,\); the network takes vectors \(N, 3\)"),
+        ([["a", "b", "c"]], "no array of numbers"),
+        ([[1.0, float("nan"), 2.0]], "not finite"),
+    ],
+)
+def test_wrong_vectors_are_refused(rows, message):
+    with pytest.raises(InputError, match=message):
+        prepare_images(rows, VECTORS)

@@ -18,7 +18,7 @@ from arelu_meta.kinds.classify.spec import ClassifySpec
 from arelu_meta.kinds.execution import Execution
 from arelu_meta.kinds.few_shot.spec import EpisodeInputSection
 from arelu_meta.kinds.sections import DataSection, InputSection
-from arelu_meta.kinds.session import inputs_of_run, load_split
+from arelu_meta.kinds.session import inputs_of_run, load_split, reader_options
 from arelu_meta.store.run_folder import RunFolder
 from tests.supervised_runs import no_model
 from tests.tiny_runs import MLFLOW_WARNINGS
@@ -164,3 +164,22 @@ def test_a_run_is_not_resumed_on_other_images_nor_beside_its_living_self(tmp_pat
     np.savez(tmp_path / "mine.npz", x=pixels, y=np.repeat([0, 1], 12))
     stopped = holder.load()["run_id"]
     assert arelu_meta.run(spec, Execution(resume=True)).run_id == stopped
+
+
+def test_real_targets_are_for_regression_alone():
+    section = DataSection(dataset="sinusoid", split="published")
+    with pytest.raises(InputError, match="sinusoid has real targets, and this kind of run has no use for them"):
+        load_split(section)
+    assert load_split(section, real_targets=True).train.targets is not None
+
+
+def test_sets_of_torchvision_are_read_at_the_size_that_images_are_to_have():
+    """And a stored model reads files in the same way; an option of the reader comes first."""
+    section = DataSection(dataset="torchvision:FakeData", dataset_options={"size": 30, "num_classes": 2})
+    shape = EpisodeInputSection(image_size=20)
+    split = load_split(section, shape=shape)
+    assert split.train.image_size == (20, 20)
+    assert inputs_of_run(split.train, shape, section).read_size == 20
+    options = {**section.dataset_options, "image_size": 24}
+    assert reader_options(section.model_copy(update={"dataset_options": options}), 20)["image_size"] == 24
+    assert reader_options(DataSection(dataset="digits"), 20) == {}

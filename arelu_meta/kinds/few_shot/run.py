@@ -18,7 +18,6 @@ from arelu_meta.activations.parameters import activation_values
 from arelu_meta.analysis.speed import speed_metrics
 from arelu_meta.console import progress
 from arelu_meta.data.episodes import Episode, EpisodeSampler
-from arelu_meta.data.imageset import ImageSet
 from arelu_meta.data.splits import Split
 from arelu_meta.errors import InputError
 from arelu_meta.kinds.execution import EpisodeExecution
@@ -35,6 +34,7 @@ from arelu_meta.learners.gradient_learner import GradientLearner
 from arelu_meta.learners.learner import Learner
 from arelu_meta.pictures.adapted_curves import adapted_curves
 from arelu_meta.pictures.figures import activation_curves, training_curve
+from arelu_meta.pretrained.assembly import Assembled
 from arelu_meta.runtime import processes
 from arelu_meta.seeding import generator, global_stream
 from arelu_meta.store.tracking import Tracker
@@ -57,23 +57,9 @@ class MetaTraining:
 def run_few_shot(spec: FewShotSpec, execution: EpisodeExecution, bar: progress.Bar) -> FewShotResult:
     """Train and test; everything that wrong input can break is built before a run is opened in the store."""
     with machine(execution) as device:
-        paper = spec.evaluation.protocol == "paper"  # nothing is selected, so all that is not tested trains
-        root = execution.data_root or None
-        if spec.network.is_pretrained:
-            split, made = load_pretrained(spec, root=root, train_on_validation=paper)
-        else:
-            made = None
-            split = load_split(spec.data, root=root, shape=spec.fit, train_on_validation=paper, real_targets=True)
+        split, made = _load(spec, execution.data_root)
         split = split.to(device)
-        images, episode = split.train, spec.episode
-        check_targets(spec, images)
-        check_vectors(spec.network.backbone, images)
-        sizes = {"train": {"ways": episode.train_ways or episode.ways, "queries": spec.train_queries}}
-        tested = {"ways": episode.ways, "queries": episode.test_queries}
-        sizes |= {"test": tested} if paper else {"validation": tested, "test": tested}
-        samplers = {
-            part: EpisodeSampler(getattr(split, part), shots=episode.shots, **size) for part, size in sizes.items()
-        }
+        images, episode, samplers = split.train, spec.episode, _samplers(spec, split)
         learner = build_learner(
             spec,
             images.channels,
@@ -109,12 +95,30 @@ def run_few_shot(spec: FewShotSpec, execution: EpisodeExecution, bar: progress.B
             return _train_and_test(spec, learner, samplers, split, session)
 
 
-def check_targets(spec: FewShotSpec, images: ImageSet) -> None:
-    """Refuse a loss that the labels or targets of a set do not fit."""
-    if spec.measure is MSE and images.targets is None:
-        raise InputError(f"{images.name} has classes and no real targets; leave `loss` mse out")
-    if spec.measure is not MSE and images.targets is not None:
-        raise InputError(f"{images.name} has real targets, one function a class; set `loss` to mse and `ways` to 1")
+def _load(spec: FewShotSpec, data_root: str) -> tuple[Split, Assembled | None]:
+    """Read and divide the images, and refuse a loss or a network that they do not fit; with a pretrained network."""
+    paper = spec.evaluation.protocol == "paper"  # nothing is selected, so all that is not tested trains
+    made, root = None, data_root or None
+    if spec.network.is_pretrained:
+        split, made = load_pretrained(spec, root=root, train_on_validation=paper)
+    else:
+        split = load_split(spec.data, root=root, shape=spec.fit, train_on_validation=paper, real_targets=True)
+    name, targets = split.train.name, split.train.targets
+    if spec.measure is MSE and targets is None:
+        raise InputError(f"{name} has classes and no real targets; leave `loss` mse out")
+    if spec.measure is not MSE and targets is not None:
+        raise InputError(f"{name} has real targets, one function a class; set `loss` to mse and `ways` to 1")
+    check_vectors(spec.network.backbone, split.train)
+    return split, made
+
+
+def _samplers(spec: FewShotSpec, split: Split) -> dict[str, EpisodeSampler]:
+    """Draw the episodes of each part; under the paper's protocol there is nothing to validate on."""
+    episode = spec.episode
+    sizes = {"train": {"ways": episode.train_ways or episode.ways, "queries": spec.train_queries}}
+    for part in ("test",) if spec.evaluation.protocol == "paper" else ("validation", "test"):
+        sizes[part] = {"ways": episode.ways, "queries": episode.test_queries}
+    return {part: EpisodeSampler(getattr(split, part), shots=episode.shots, **size) for part, size in sizes.items()}
 
 
 def check_forward(network: nn.Module, example: Tensor) -> None:

@@ -15,9 +15,9 @@ from arelu_meta.data.splits import published
 FC100 = {"train": {1, 2, 3, 4, 5, 6, 9, 10, 15, 17, 18, 19}, "validation": {8, 11, 13, 16}, "test": {0, 7, 12, 14}}
 # The coarse label of each fine label, as the files of CIFAR-100 have them.
 COARSE = """
-    4 1 14 8 0 6 7 7 18 3 3 14 9 18 7 11 3 9 7 11 6 11 5 10 7 6 13 15 3 15 0 11 1 10 12 14 16 9 11 5 5 19 8 8 15 13 14 17
-    18 10 16 4 17 4 2 0 17 4 18 17 10 3 2 12 12 16 12 1 9 19 2 10 0 1 16 12 9 13 15 13 16 19 2 4 6 19 5 5 8 19 18 1 2 15
-    6 0 17 8 14 13
+    4 1 14 8 0 6 7 7 18 3 3 14 9 18 7 11 3 9 7 11 6 11 5 10 7 6 13 15 3 15 0 11 1 10 12 14 16 9 11 5 5 19 8 8 15 13 14
+    17 18 10 16 4 17 4 2 0 17 4 18 17 10 3 2 12 12 16 12 1 9 19 2 10 0 1 16 12 9 13 15 13 16 19 2 4 6 19 5 5 8 19 18 1
+    2 15 6 0 17 8 14 13
 """
 quiet = pytest.mark.filterwarnings("ignore::arelu_meta.data.readers.UnverifiedData")
 

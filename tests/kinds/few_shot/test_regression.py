@@ -104,7 +104,7 @@ BAD = [
     ("--data digits --split by_image --backbone mlp", "digits/train has classes and no real targets"),
     ("--loss cross_entropy --ways 5", "sinusoid/train has real targets, one function a class; set --loss to mse"),
     ("--backbone conv4", "holds vectors of 1 features, and 'conv4' takes images; set --backbone to mlp"),
-    ("--image-size 28", "sinusoid holds vectors of 1 features, no images; leave --image-size 28 out"),
+    ("--image-size 28", "holds vectors of 1 features, and --image-size 28 is of images; leave it out"),
 ]
 
 
