@@ -85,6 +85,9 @@ def test_a_broken_image(photos, capsys):
         (["it"], "the following arguments are required: IMAGES"),
         (["it", "nothing.png"], "no file or folder 'nothing.png'"),
         (["it", "photos", "--csv", "no/such/a.csv"], "cannot write no/such/a.csv"),
+        (["it", "photos", "--csv", "/dev/full"], "cannot write /dev/full: No space left on device"),
+        (["it", "photos", "--json", "/dev/full"], "cannot write /dev/full: No space left on device"),
+        (["it", "photos", "--sheet", "/dev/full"], "cannot write /dev/full: "),
     ],
 )
 @pytest.mark.usefixtures("photos")

@@ -35,3 +35,15 @@ def test_many_images_are_shown_at_even_steps():
     sheet = answer_sheet(tiles, rows=3, columns=4)
     assert sheet.height == 3 * (TILE + CAPTION + GAP) + GAP
     assert answer_sheet([]).height > 0
+
+
+def test_one_place_for_two_images():
+    assert answer_sheet([tile(40, "a", 0.6), tile(90, "a", 0.5)], rows=1, columns=1).height > TILE
+
+
+def test_classes_that_are_left_out_are_counted():
+    """Five classes on three lines: a line of text at the bottom says that two are missing."""
+    tiles = [tile(40, name, 0.6) for name in "abcde"]
+    sheet, whole = answer_sheet(tiles, rows=3), answer_sheet(tiles[:3], rows=3)
+    assert sheet.height == whole.height + 20
+    assert np.asarray(sheet)[-20:].min() < 100

@@ -81,7 +81,7 @@ def prepare(spec: AdaptSpec, *, root: str | None = None) -> PreparedAdaptation:
     section, given = spec.network, spec.input
     options, read_size = dict(spec.data.dataset_options), 0
     if data.is_path(spec.data.dataset):
-        size = given.image_size or published_size(find_model(section.model))
+        size = given.image_size or published_size(find_model(section.model), section.weights)
         if os.path.isdir(os.path.expanduser(spec.data.dataset)) and given.resize == "scale" and size:
             options.setdefault("image_size", size)
         read_size = int(options.get("image_size", 0))
