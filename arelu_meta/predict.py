@@ -11,7 +11,8 @@ import argparse
 import json
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -142,9 +143,20 @@ def _write_tables(
     for file, reason in broken:
         sys.stderr.write(f"skipped {file}: {reason}\n")
     if given.csv:
-        table.to_csv(given.csv, index=False)
+        with _writing(given.csv):
+            table.to_csv(given.csv, index=False)
     if given.json:
-        given.json.write_text(json.dumps(records, indent=1) + "\n")
+        with _writing(given.json):
+            given.json.write_text(json.dumps(records, indent=1) + "\n")
+
+
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    """Say in one line that a file cannot be written."""
+    try:
+        yield
+    except OSError as error:
+        raise InputError(f"cannot write {path}: {error.strerror or error}; choose another") from error
 
 
 def _records(found: "Predictions") -> list[dict[str, object]]:
@@ -158,18 +170,21 @@ def _records(found: "Predictions") -> list[dict[str, object]]:
 
 def _write_sheet(found: "Predictions", path: Path) -> None:
     """Draw the answers."""
-    from PIL import Image
+    from PIL import Image, ImageOps
 
     from arelu_meta.pictures.answer_sheet import Tile, answer_sheet
 
     truths = found.known_classes() or [""] * len(found.files)
     tiles = []
-    for row, truth in zip(found.table().itertuples(index=False), truths, strict=True):
-        with Image.open(row[0]) as image:
+    for file, row, truth in zip(found.files, found.table().itertuples(index=False), truths, strict=True):
+        with Image.open(file) as opened:
+            image = ImageOps.exif_transpose(opened)
             image.thumbnail((256, 256))  # 10,000 photographs at full size would not fit into memory
             share = 0.0 if math.isnan(row[2]) else float(row[2])
             tiles.append(Tile(image.convert("RGB"), str(row[1]), share, truth))
-    answer_sheet(tiles).save(path, format="PNG")
+    sheet = answer_sheet(tiles)
+    with _writing(path):
+        sheet.save(path, format="PNG")
 
 
 def _summary(found: "Predictions", written: list[Path | None]) -> list[str]:

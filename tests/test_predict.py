@@ -5,11 +5,13 @@ import json
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 from PIL import Image
 
 from arelu_meta.data.inputs import Inputs
+from arelu_meta.pictures.answer_sheet import WRONG
 from arelu_meta.predict import main
 from arelu_meta.store.marking import SegmentationModel
 from arelu_meta.store.predicting import LoadedModel
@@ -62,6 +64,7 @@ def test_table_files_and_sheet(capsys):
     assert records[1]["probability"] == pytest.approx(shares.max().item())
     with Image.open("a.png") as sheet:
         assert sheet.width > 1000
+        assert (np.asarray(sheet) == WRONG).all(2).any()  # two are in the wrong folder
 
 
 def test_a_broken_image(photos, capsys):
@@ -85,6 +88,9 @@ def test_a_broken_image(photos, capsys):
         (["it"], "the following arguments are required: IMAGES"),
         (["it", "nothing.png"], "no file or folder 'nothing.png'"),
         (["it", "photos", "--csv", "no/such/a.csv"], "cannot write no/such/a.csv"),
+        (["it", "photos", "--csv", "/dev/full"], "cannot write /dev/full: No space left on device"),
+        (["it", "photos", "--json", "/dev/full"], "cannot write /dev/full: No space left on device"),
+        (["it", "photos", "--sheet", "/dev/full"], "cannot write /dev/full: "),
     ],
 )
 @pytest.mark.usefixtures("photos")

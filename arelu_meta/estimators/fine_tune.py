@@ -41,9 +41,9 @@ class FineTuneClassifier(ImageClassifier):
     from a start that `random_state` decides, each epoch one step of Adam on all rows.
 
     Args:
-        model: a name of torchvision, of timm (`timm/NAME`) or of ours; `package.module:function`; a class or function
-            that builds one from `model_options`; a `torch.nn.Module`, which every fit copies and leaves as it is; None:
-            rows
+        model: a name of torchvision, of timm (`timm/NAME`) or of ours; `installed/efficientnet_lite0`, whose weights
+            "DEFAULT" need no download; `package.module:function`; a class or function that builds one from
+            `model_options`; a `torch.nn.Module`, which every fit copies and leaves as it is; None: rows
         weights: a .safetensors or .pth file, a published weights name, an MLflow URI; "none": untrained, or as the
             module is given
         activation: what replaces the network's activations (a name, a class, `package.module:Class`); "own": nothing

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
-from PIL import Image, ImageFilter
+from PIL import Image, ImageFilter, ImageOps
 
 from arelu_meta.errors import InputError
 
@@ -53,15 +53,17 @@ def write_masks(
     Raises:
         InputError: they cannot be written.
     """
-    root = Path(os.path.commonpath([file.resolve().parent for file in files]))
-    stems = Counter(file.resolve().with_suffix("") for file in files)
+    places = [Path(os.path.abspath(file)) for file in files]
+    root = Path(os.path.commonpath([place.parent for place in places]))
+    stems = Counter(place.with_suffix("") for place in places)
     written: tuple[list[str], list[str]] = ([], [])
-    for number, file in enumerate(files):
-        place = folder / file.resolve().parent.relative_to(root)
-        name = file.stem if stems[file.resolve().with_suffix("")] == 1 else file.name  # a.png beside a.jpg
+    for number, file in enumerate(places):
+        place = folder / file.parent.relative_to(root)
+        name = file.stem if stems[file.with_suffix("")] == 1 else file.name  # a.png beside a.jpg
         try:
             place.mkdir(parents=True, exist_ok=True)
-            with Image.open(file) as image:
+            with Image.open(file) as opened:
+                image = ImageOps.exif_transpose(opened)
                 marked = mask(number, image.size)
                 pictures = (marked, mask_overlay(image, marked))
             for kind, picture, paths in zip(("mask", "overlay"), pictures, written, strict=True):

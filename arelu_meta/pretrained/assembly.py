@@ -13,7 +13,7 @@ from arelu_meta.backbones.classifier_head import find_head, replace_head
 from arelu_meta.data.imageset import ImageSet
 from arelu_meta.data.inputs import Inputs, Resize, fit_images
 from arelu_meta.errors import InputError, first_line
-from arelu_meta.pretrained.networks import Model, ModelSource, build_network, declared_inputs, find_model
+from arelu_meta.pretrained.networks import Model, ModelSource, build_network, declared_inputs, find_model, of_weights
 from arelu_meta.pretrained.timm_networks import convert_weights, head_path, is_headless
 from arelu_meta.pretrained.weights import Weights, load_weights, read_weights
 from arelu_meta.seeding import global_stream
@@ -119,7 +119,7 @@ def load_network(
     Arguments are those of `assemble`. A network of timm is built by timm, which fits position embeddings and the first
     convolution to other sizes and channels.
     """
-    source = find_model(model)
+    source = of_weights(find_model(model), weights)
     read = read_weights(weights, model=source)
     with global_stream(seed, "weights"):
         network = build_network(
@@ -188,7 +188,7 @@ def check_memory(images: int, inputs: Inputs, *, memory: float) -> None:
     if needed > 0.7 * memory:
         raise InputError(
             f"{images} images of {inputs.image_size}x{inputs.image_size} take {needed / 1e9:.1f} GB of "
-            f"{memory / 1e9:.1f} GB; lower `image_size`, or keep fewer by `train_per_class` and `test_per_class`"
+            f"{memory / 1e9:.1f} GB; lower `image_size`, or take fewer images"
         )
 
 

@@ -2,7 +2,8 @@
 
 It is `features.db` in the cache folder (ARELU_META_CACHE). It is never needed: a file that is damaged or cannot be
 written only costs the time to compute again. Each row carries the digest of its numbers and is looked at before use;
-beyond `MOST_BYTES` the rows that were not used for longest are dropped.
+two of those found are computed again, so that a network whose code has changed is not answered by what it was. Beyond
+`MOST_BYTES` the rows that were not used for longest are dropped.
 """
 
 import contextlib
@@ -23,8 +24,11 @@ from arelu_meta.pretrained.assembly import fit_to_inputs
 
 FILE = "features.db"
 AT_ONCE = 32  # images
-MOST_BYTES = 500_000_000
+COMPARED = 2  # images of those found that are computed again
+ROUNDING = 1e-3  # of the largest feature: other threads and batches add up in another order
+MOST_BYTES = 250_000_000  # of numbers; with digests and pages the file is up to twice as large
 GENERATION = 1  # to be raised when the same network and image give other features
+_DAMAGED = ("malformed", "not a database", "no such column", " columns")  # a table of another shape is no use either
 _TABLE = """
 CREATE TABLE IF NOT EXISTS features (
     network TEXT, image TEXT, numbers BLOB, digest BLOB, used REAL, PRIMARY KEY (network, image)
@@ -65,13 +69,22 @@ def cached_features(
     """
     key, keys = network_key(network, inputs, name), image_keys(images)
     found = read_features(key, keys)
-    missing = [number for number, image in enumerate(keys) if image not in found]
     network = network.to(device).eval()
+
+    def compute(numbers: Tensor) -> Tensor:
+        fitted = fit_to_inputs(images.subset(numbers), inputs, resize=inputs.resize)
+        return network(fitted.pixels(torch.arange(len(numbers), device=fitted.device)).to(device)).cpu()
+
+    known = [number for number, image in enumerate(keys) if image in found][:COMPARED]
+    with torch.no_grad():
+        if known and not _same(compute(torch.tensor(known)), [found[keys[number]] for number in known]):
+            forget_features(key)
+            found = {}
+    missing = [number for number, image in enumerate(keys) if image not in found]
     chunks = torch.tensor(missing, dtype=torch.int64).split(AT_ONCE) if missing else ()
     with bar("features", len(chunks)) as advance, torch.no_grad():
         for done, chunk in enumerate(chunks, start=1):
-            fitted = fit_to_inputs(images.subset(chunk), inputs, resize=inputs.resize)
-            vectors = network(fitted.pixels(torch.arange(len(chunk), device=fitted.device)).to(device)).cpu()
+            vectors = compute(chunk)
             new = {keys[number]: vector for number, vector in zip(chunk.tolist(), vectors, strict=True)}
             write_features(key, new)
             found.update(new)
@@ -79,14 +92,28 @@ def cached_features(
     return torch.stack([found[image] for image in keys]), len(missing)
 
 
+def _same(new: Tensor, old: Sequence[Tensor]) -> bool:
+    """Whether features are what they were, but for rounding."""
+    if any(vector.shape != new.shape[1:] for vector in old):
+        return False
+    before = torch.stack(list(old))
+    return bool((new - before).abs().max() <= ROUNDING * before.abs().max())
+
+
+def forget_features(network: str) -> None:
+    """Drop all rows of a network."""
+    with contextlib.suppress(sqlite3.Error, OSError, UnicodeDecodeError), _opened() as connection:
+        connection.execute("DELETE FROM features WHERE network = ?", (network,))
+
+
 def read_features(network: str, keys: Sequence[str]) -> dict[str, Tensor]:
     """Read the features that are there, by image; what does not match its digest is left out."""
     found: dict[str, Tensor] = {}
-    with contextlib.suppress(sqlite3.Error, OSError), _opened() as connection:
+    with contextlib.suppress(sqlite3.Error, OSError, UnicodeDecodeError), _opened() as connection:
         for key in keys:
             query = "SELECT numbers, digest FROM features WHERE network = ? AND image = ?"
             for numbers, digest in connection.execute(query, (network, key)):
-                if _digest(network, key, numbers) == digest:
+                if isinstance(numbers, bytes) and _digest(network, key, numbers) == digest:
                     found[key] = torch.from_numpy(np.frombuffer(numbers, np.float32).copy())
         touch = "UPDATE features SET used = ? WHERE network = ? AND image = ?"
         connection.executemany(touch, [(time.time(), network, key) for key in found])
@@ -109,8 +136,8 @@ def write_features(network: str, features: dict[str, Tensor]) -> None:
                     "(ORDER BY used DESC, network, image) AS kept FROM features) WHERE kept > ?"
                 )
                 connection.execute(f"DELETE FROM features WHERE (network, image) IN ({oldest})", (MOST_BYTES // 2,))  # noqa: S608
-    except sqlite3.DatabaseError as error:
-        if "malformed" in str(error) or "not a database" in str(error):
+    except (sqlite3.DatabaseError, UnicodeDecodeError, TypeError) as error:
+        if any(sign in str(error) for sign in _DAMAGED) or not isinstance(error, sqlite3.Error):
             with contextlib.suppress(OSError):
                 (cache_folder() / FILE).unlink(missing_ok=True)
     except OSError:

@@ -82,9 +82,25 @@ def usable_offline() -> list[tuple[str, str, str]]:
     caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     torch_home = Path(os.environ.get("TORCH_HOME") or caches / "torch")
     for file in sorted((torch_home / "hub" / "checkpoints").glob("*.pth")):
-        rows.append((file.stem.rpartition("-")[0] or file.stem, str(file), "downloaded by torch"))
-    hub = Path(os.environ.get("HF_HUB_CACHE") or Path(os.environ.get("HF_HOME") or caches / "huggingface") / "hub")
-    for folder in sorted(hub.glob("models--timm--*")):
-        if any(folder.glob("snapshots/*/*.safetensors")):
-            rows.append((f"timm/{folder.name.split('--', 2)[2]}", "DEFAULT", "downloaded by timm"))
+        rows.append(
+            (
+                file.stem.rpartition("-")[0] or file.stem,
+                str(file),
+                "downloaded by torch; the network is guessed from the file's name",
+            )
+        )
+    for folder in sorted(_hub_cache().glob("models--timm--*")):
+        name = folder.name.split("--", 2)[2]
+        if in_hub_cache(name):
+            rows.append((f"timm/{name}", "DEFAULT", "downloaded by timm"))
     return rows
+
+
+def in_hub_cache(name: str) -> bool:
+    """Whether the weights of a network of timm, by its name with a tag, were fetched before."""
+    return any((_hub_cache() / f"models--timm--{name}").glob("snapshots/*/*.safetensors"))
+
+
+def _hub_cache() -> Path:
+    caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return Path(os.environ.get("HF_HUB_CACHE") or Path(os.environ.get("HF_HOME") or caches / "huggingface") / "hub")

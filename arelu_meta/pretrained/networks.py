@@ -7,7 +7,7 @@ torchvision does not have is looked for among ours, then in timm. `installed/NAM
 import copy
 import difflib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import torch
@@ -194,14 +194,29 @@ def _build_own(given: Any, options: dict[str, Any], images: ImageSet, state: Map
     return given(**options)
 
 
-def published_size(model: ModelSource) -> int:
-    """Side in pixels that a network is published for, without building it; 0: not known before it is built."""
+def of_weights(model: ModelSource, weights: str) -> ModelSource:
+    """A network of timm under the name of the published weights it gets, whose size, mean and deviation may differ.
+
+    >>> of_weights(find_model("timm/vit_small_patch16_224"), "dino").bare
+    'vit_small_patch16_224.dino'
+    """
+    if model.family != "timm" or model.bare.startswith(HUBS):
+        return model
+    tagged = f"{model.bare.partition('.')[0]}.{weights}"
+    return replace(model, bare=tagged) if tagged in import_timm().list_pretrained() else model
+
+
+def published_size(model: ModelSource, weights: str = "DEFAULT") -> int:
+    """Side in pixels that a network is published for with some weights, without building it; 0: not known before."""
+    model = of_weights(model, weights)
     if model.family == INSTALLED:
         return find_installed(model.bare).image_size
     if model.family == "torchvision":
         from torchvision import models
 
-        return int(models.get_model_weights(model.bare).DEFAULT.transforms().crop_size[0])
+        published = models.get_model_weights(model.bare)
+        chosen = published[weights] if weights in published.__members__ else published.DEFAULT
+        return int(chosen.transforms().crop_size[0])
     if model.family == "timm" and not model.bare.startswith(HUBS):
         config = import_timm().get_pretrained_cfg(model.bare)
         return int(config.input_size[-1]) if config is not None else 0

@@ -17,7 +17,7 @@ from arelu_meta.data.files.download import OFFLINE
 from arelu_meta.data.inputs import Inputs, from_metadata
 from arelu_meta.errors import InputError, first_line, unknown
 from arelu_meta.pretrained.installed import PREFIX as INSTALLED
-from arelu_meta.pretrained.installed import find_installed
+from arelu_meta.pretrained.installed import find_installed, in_hub_cache
 from arelu_meta.pretrained.networks import SIDE_OUTPUTS, ModelSource
 from arelu_meta.pretrained.timm_networks import HUBS, import_timm
 from arelu_meta.reading import check_members, check_pickle, open_regular, parsing, shown
@@ -188,7 +188,9 @@ def _published(name: str, model: ModelSource) -> dict[str, Tensor]:
         known = timm.list_pretrained(f"{bare.partition('.')[0]}.*")
         if name != "DEFAULT" and tag not in known:
             raise unknown(f"weights of timm/{bare}:", name, [entry.partition(".")[2] for entry in known])
-        return _download(tag, lambda: timm.create_model(tag, pretrained=True).state_dict())
+        default = timm.get_pretrained_cfg(tag)  # a name without a tag stands for one with
+        cached = in_hub_cache(f"{tag.partition('.')[0]}.{default.tag}" if default is not None else tag)
+        return _download(tag, lambda: timm.create_model(tag, pretrained=True).state_dict(), cached=cached)
     from torchvision import models
 
     published = models.get_model_weights(model.bare).__members__

@@ -1,12 +1,13 @@
 """Image files for a stored network: found in folders, read and answered some at a time, broken ones named."""
 
-from collections.abc import Callable, Iterable, Sequence
+import os
+from collections.abc import Callable, Iterable, Sequence, Sized
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from arelu_meta.data.files.image_folders import SUFFIXES
+from arelu_meta.data.files.image_folders import SUFFIXES, hidden
 from arelu_meta.data.inputs import Inputs
 from arelu_meta.data.raw_images import prepare_images
 from arelu_meta.errors import InputError
@@ -23,7 +24,8 @@ def find_images(places: Iterable[str | Path]) -> list[Path]:
     files: list[Path] = []
     for place in (Path(each).expanduser() for each in places):
         if place.is_dir():
-            inside = sorted(file for file in place.rglob("*") if file.suffix.lower() in SUFFIXES and file.is_file())
+            below = [file for file in place.rglob("*") if not any(map(hidden, file.relative_to(place).parts))]
+            inside = sorted(file for file in below if file.suffix.lower() in SUFFIXES and file.is_file())
             if not inside:
                 raise InputError(f"{place} holds no images ({', '.join(sorted(SUFFIXES))}); name another folder")
             files += inside
@@ -32,6 +34,17 @@ def find_images(places: Iterable[str | Path]) -> list[Path]:
         else:
             raise InputError(f"no file or folder {str(place)!r}; check the path")
     return files
+
+
+def check_any(images: Sized) -> None:
+    """Refuse to answer nothing."""
+    if not len(images):
+        raise InputError("there are no images to answer; give one at least")
+
+
+def printable(file: Path) -> str:
+    """The path as text that can be written anywhere: bytes that are no UTF-8 become question marks."""
+    return os.fsencode(file).decode(errors="replace")
 
 
 def answer_files(
@@ -57,9 +70,10 @@ def answer_files(
     Raises:
         InputError: a file that cannot be read, or none of them can.
     """
+    check_any(files)
     answered, broken, parts = list[Path](), list[tuple[Path, str]](), list[Tensor]()
     step = len(files) if together else AT_ONCE
-    for first in range(0, len(files), step or 1):
+    for first in range(0, len(files), step):
         pixels = []
         for file in files[first : first + step]:
             try:

@@ -13,7 +13,7 @@ from torch import Tensor
 from arelu_meta.data.inputs import Inputs
 from arelu_meta.data.raw_images import prepare_images
 from arelu_meta.errors import InputError
-from arelu_meta.store.image_files import AT_ONCE, answer_files, find_images
+from arelu_meta.store.image_files import AT_ONCE, answer_files, check_any, find_images, printable
 from arelu_meta.store.models import StoredModel
 from arelu_meta.store.served import ServedNetwork
 
@@ -44,7 +44,7 @@ class Marked:
         from pandas import DataFrame
 
         shares = self.masks.flatten(1).double().mean(1).tolist()
-        return DataFrame({"file": [str(file) for file in self.files], "foreground": shares})
+        return DataFrame({"file": [printable(file) for file in self.files], "foreground": shares})
 
     def mask(self, number: int, size: tuple[int, int]) -> Image.Image:
         """Give the mask of a file as a picture of 0 and 255.
@@ -104,6 +104,7 @@ class SegmentationModel:
     @torch.no_grad()
     def _marked(self, pixels: Tensor) -> Tensor:
         """Pixels with a probability above one half, (N, H, W)."""
+        check_any(pixels)
         logits = torch.cat([self.served.network(chunk) for chunk in pixels.split(AT_ONCE)])
         if logits.shape[1] != 1:
             raise InputError(f"{self.source} tells {logits.shape[1]} kinds of pixels apart; masks are of one kind")

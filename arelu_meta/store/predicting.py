@@ -5,6 +5,7 @@ model.predict(["a.jpg", "new_photos/"])     # a table: class, probability, runne
 """
 
 import math
+import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,7 +17,7 @@ from torch import Tensor
 
 from arelu_meta.data.raw_images import prepare_images
 from arelu_meta.errors import InputError
-from arelu_meta.store.image_files import AT_ONCE, answer_files, find_images
+from arelu_meta.store.image_files import AT_ONCE, answer_files, check_any, find_images, printable
 from arelu_meta.store.marking import SegmentationModel, marks_pixels, volume_note
 from arelu_meta.store.models import FEW_SHOT_FILE, StoredModel, open_model
 from arelu_meta.store.served import ServedNetwork, load_served
@@ -61,7 +62,7 @@ class Predictions:
         names = [[self.class_names[number] for number in row] for row in numbers.tolist()]
         table = DataFrame(
             {
-                "file": [str(file) for file in self.files],
+                "file": [printable(file) for file in self.files],
                 "class": [row[0] for row in names],
                 "probability": shares[:, 0].numpy(),
                 "runner_up": [row[1] for row in names],
@@ -78,7 +79,7 @@ class Predictions:
 
     def known_classes(self) -> list[str]:
         """The class of each file, where all of them lie in folders that are named after classes; else none."""
-        names = [file.resolve().parent.name for file in self.files]
+        names = [Path(os.path.abspath(file)).parent.name for file in self.files]
         return names if names and set(names) <= set(self.class_names) else []
 
 
@@ -163,6 +164,7 @@ class LoadedModel:
     @torch.no_grad()
     def _probabilities(self, pixels: Tensor) -> Tensor:
         """Probabilities of the classes, (N, classes)."""
+        check_any(pixels)
         chunks = (pixels,) if self.together else pixels.split(AT_ONCE)
         return torch.cat([self.served.network(chunk) for chunk in chunks]).softmax(1)
 

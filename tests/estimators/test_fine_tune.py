@@ -16,10 +16,12 @@ from arelu_meta.data.imageset import ImageSet
 from arelu_meta.errors import InputError
 from arelu_meta.estimators import FewShotClassifier, FineTuneClassifier
 from arelu_meta.pretrained.assembly import assemble
+from arelu_meta.pretrained.installed import NETWORKS
 from arelu_meta.seeding import generator
 from tests.own_parts import Squareplus
 from tests.tiny_networks import TINY, Tiny, saved_state, tiny
 
+needs_lite0 = pytest.mark.skipif(NETWORKS["efficientnet_lite0"].weights is None, reason="extra `pretrained`")
 RANDOM = np.random.RandomState(0)
 Y = np.array(["dark", "light"] * 12)
 X = np.clip(RANDOM.rand(24, 3, 12, 12) * 0.3 + 0.6 * (Y == "light")[:, None, None, None], 0, 1)
@@ -232,3 +234,24 @@ def test_an_activation_may_be_a_class():
     np.testing.assert_array_equal(by_class.predict_proba(X), by_place.predict_proba(X))
     rows = X.reshape(24, -1)[:, :5] / 255.0
     assert FineTuneClassifier(activation=Squareplus, **options).fit(rows, Y).predict(rows).shape == (24,)
+
+
+@pytest.mark.parametrize(
+    ("model", "weights"),
+    [
+        ("timm/test_vit", "none"),
+        pytest.param("installed/efficientnet_lite0", "DEFAULT", marks=[pytest.mark.slow, needs_lite0]),
+    ],
+)
+def test_networks_are_those_of_adapt(model, weights):
+    """With all epochs frozen only the head learns: a classifier on features of the network as it is."""
+    options = {"weights": weights, "image_size": 64, "random_state": 0}
+    classifier = FineTuneClassifier(model, epochs=2, lr=0.1, training={"freeze_epochs": 2}, **options).fit(X, Y)
+    untouched = FineTuneClassifier(model, epochs=1, lr=1e-12, training={"freeze_epochs": 1}, **options).fit(X, Y)
+    before, after = untouched.network_.state_dict(), classifier.network_.state_dict()
+    moved = {name for name, value in after.items() if not torch.equal(value, before[name])}
+    assert moved
+    assert {name.rpartition(".")[0] for name in moved} == {"head" if model.startswith("timm") else "_fc"}
+    assert classifier.predict_proba(X).shape == (24, 2)
+    if weights != "none":
+        assert classifier.score(X, Y) == 1.0  # dark and light

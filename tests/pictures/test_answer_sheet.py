@@ -31,7 +31,27 @@ def test_wrong_answers_are_framed():
 
 
 def test_many_images_are_shown_at_even_steps():
-    tiles = [tile(0, "a", 1 - number / 1000) for number in range(500)]
+    """Of 221 images twelve: numbers 0, 20, 40 ... 220, from the surest to the least sure."""
+    tiles = [tile(number, "a", 1 - number / 1000) for number in range(221)]
     sheet = answer_sheet(tiles, rows=3, columns=4)
     assert sheet.height == 3 * (TILE + CAPTION + GAP) + GAP
+    margin, pixels = sheet.width - 4 * (TILE + GAP), np.asarray(sheet)
+    places = [(row, column) for row in range(3) for column in range(4)]
+    greys = [
+        pixels[GAP + row * (TILE + CAPTION + GAP) + TILE // 2, margin + column * (TILE + GAP) + TILE // 2, 0]
+        for row, column in places
+    ]
+    assert greys == [20 * number for number in range(12)]
     assert answer_sheet([]).height > 0
+
+
+def test_one_place_for_two_images():
+    assert answer_sheet([tile(40, "a", 0.6), tile(90, "a", 0.5)], rows=1, columns=1).height > TILE
+
+
+def test_classes_that_are_left_out_are_counted():
+    """Five classes on three lines: a line of text at the bottom says that two are missing."""
+    tiles = [tile(40, name, 0.6) for name in "abcde"]
+    sheet, whole = answer_sheet(tiles, rows=3), answer_sheet(tiles[:3], rows=3)
+    assert sheet.height == whole.height + 20
+    assert np.asarray(sheet)[-20:].min() < 100

@@ -120,3 +120,39 @@ def test_two_processes_at_once(root):
     found = read_features("net", [f"{name} {number}" for name in ("one", "two") for number in range(200)])
     assert len(found) == 400
     assert all(torch.equal(value, torch.full((4,), float(key.split()[1]))) for key, value in found.items())
+
+
+class Switched(nn.Module):
+    """A network of one's own whose printed form and tensors do not tell what it computes."""
+
+    power = 1.0
+
+    def forward(self, x):
+        return x.flatten(2).mean(2) ** self.power
+
+
+def test_a_network_whose_code_has_changed_is_computed_again():
+    network, some = Switched(), IMAGES.subset(torch.arange(10))
+    computed(network)
+    network.power = 2.0
+    assert network_key(network) == network_key(Switched())
+    features, count = computed(network, some)
+    assert count == 10
+    torch.testing.assert_close(features, (some.images.float() / 255).flatten(2).mean(2) ** 2)
+    assert computed(network)[1] == 30  # all rows of the old code are gone
+    network.power = 2.0 + 1e-5  # rounding
+    assert computed(network)[1] == 0
+
+
+@pytest.mark.parametrize("damage", [None, "abc", 5])
+def test_rows_of_another_type_are_computed_again(network, folder, damage):
+    computed(network)
+    with sqlite3.connect(folder / "features.db") as connection:
+        connection.execute("UPDATE features SET numbers = ?", (damage,))
+    assert [computed(network)[1] for _ in range(2)] == [40, 0]
+
+
+def test_a_table_of_another_shape_is_replaced(network, folder):
+    with sqlite3.connect(folder / "features.db") as connection:
+        connection.execute("CREATE TABLE features (network TEXT, image TEXT)")
+    assert [computed(network)[1] for _ in range(3)] == [40, 32, 0]  # the first write removes the file

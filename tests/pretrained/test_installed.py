@@ -56,6 +56,6 @@ def test_downloads_of_others_are_listed(monkeypatch, tmp_path):
     (tmp_path / "hub" / "models--timm--half_fetched").mkdir()
     rows = [row for row in installed.usable_offline() if not row[0].startswith("installed/")]
     assert rows == [
-        ("resnet18", str(file), "downloaded by torch"),
+        ("resnet18", str(file), "downloaded by torch; the network is guessed from the file's name"),
         ("timm/resnet18.a1_in1k", "DEFAULT", "downloaded by timm"),
     ]

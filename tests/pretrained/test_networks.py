@@ -8,7 +8,7 @@ from torch import nn
 
 from arelu_meta.data.imageset import ImageSet
 from arelu_meta.errors import InputError
-from arelu_meta.pretrained.networks import build_network, find_model
+from arelu_meta.pretrained.networks import build_network, declared_inputs, find_model, of_weights, published_size
 from tests.own_parts import TinyNet
 from tests.tiny_networks import Tiny, tiny
 
@@ -105,3 +105,19 @@ def test_ours_take_the_channels_of_the_weights():
     assert convolutions == [1, 3]
     assert any(name.endswith("alpha") for name, _ in colour.named_parameters())
     assert not any(name.endswith("alpha") for name, _ in grey.named_parameters())
+
+
+def test_a_tag_given_as_weights_names_the_network():
+    """Its mean, deviation and size are those of the tag, not of the default: 0 and 1 here, not ImageNet's."""
+    network = of_weights(find_model("timm/mobilenetv3_large_100"), "miil_in21k_ft_in1k")
+    assert network.bare == "mobilenetv3_large_100.miil_in21k_ft_in1k"
+    built = build_network(network, {}, images=IMAGES, state={})
+    assert declared_inputs(built, network).mean == (0.0, 0.0, 0.0)
+    assert of_weights(find_model("timm/mobilenetv3_large_100"), "my.safetensors").bare == "mobilenetv3_large_100"
+    assert of_weights(find_model("resnet18"), "miil_in21k_ft_in1k").bare == "resnet18"
+
+
+def test_the_size_is_that_of_the_weights():
+    assert published_size(find_model("regnet_y_16gf"), "IMAGENET1K_SWAG_E2E_V1") == 384
+    assert published_size(find_model("regnet_y_16gf")) == 224
+    assert published_size(find_model("timm/eva02_small_patch14_336"), "mim_in22k_ft_in1k") == 336

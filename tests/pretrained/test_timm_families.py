@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from arelu_meta.pretrained.features import feature_network
 from torch import nn
 
 from arelu_meta.activations.parameters import activation_modules
@@ -16,7 +17,6 @@ from arelu_meta.data.batches import Batches
 from arelu_meta.data.imageset import ImageSet
 from arelu_meta.errors import InputError
 from arelu_meta.pretrained.assembly import Assembled, assemble, fit_to_inputs
-from arelu_meta.pretrained.features import feature_network
 from arelu_meta.store.graphs import trace
 from arelu_meta.store.predicting import LoadedModel
 from arelu_meta.training.learning_rates import layer_groups
@@ -35,8 +35,11 @@ FAMILIES = {
     "resnet26t": (64, {}),
     "dm_nfnet_f0": (64, {}),
 }
-QUICK = ("vit_small_patch14_dinov2", "resnet10t", "convnext_atto")
-NO_SWAP: dict[str, str] = {}
+QUICK = ("vit_small_patch14_dinov2", "resnet10t", "deit_tiny_patch16_224")
+REFUSED = {"levit_128s": "which layer is the classifier\\? 2 layers have 1000 outputs; name it by `head`"}
+"""families that need a word more, and which"""
+_CONTROL_FLOW = "cannot be traced: symbolically traced variables cannot be used as inputs to control flow"
+NO_SWAP = {"efficientvit_b0": _CONTROL_FLOW}
 """families whose activations cannot be swapped, and why"""
 ONE_SIZE: dict[str, str] = {}
 """families that take images of one size, and why"""
@@ -62,6 +65,10 @@ def other_size(name: str) -> int:
 @pytest.mark.parametrize("name", EVERY)
 def test_family(name: str):
     side = FAMILIES[name][0]
+    if name in REFUSED:
+        with pytest.raises(InputError, match=REFUSED[name]):
+            made(name, side)
+        return
     if name in NO_SWAP:
         with pytest.raises(InputError, match=NO_SWAP[name]):
             made(name, side, activation="arelu")
@@ -88,7 +95,7 @@ def test_family(name: str):
 
 
 def train_one_step(one: Assembled, set_of: ImageSet) -> None:
-    """One step of SGD with decaying rates moves the head, and every learned activation that a gradient reaches."""
+    """One step of SGD with decaying rates moves the head and more; some branches start at zero."""
     before = {key: value.detach().clone() for key, value in one.network.named_parameters()}
     batches = Batches(set_of, 6, torch.Generator().manual_seed(0))
     loss = nn.functional.cross_entropy
@@ -98,7 +105,7 @@ def train_one_step(one: Assembled, set_of: ImageSet) -> None:
     after = dict(one.network.named_parameters())
     moved = {key for key, value in before.items() if not torch.equal(value, after[key])}
     assert any(key.startswith(one.head) for key in moved)
-    assert len(moved) > len(before) / 2
+    assert len(moved) > len(before) / 4
     groups = layer_groups(one.network, lr=1.0, layer_decay=0.75)
     assert sum(len(group["params"]) for group in groups) == len(before)
 
@@ -113,9 +120,10 @@ def check_answers(one: Assembled, x: torch.Tensor) -> None:
     for count in (1, 6):
         table = LoadedModel("it", served).predict(raw[:count])
         np.testing.assert_allclose(table["probability"], expected[:count].amax(1), rtol=1e-3, atol=1e-4)
-        assert table["class"].tolist() == [NAMES[number] for number in expected[:count].argmax(1).tolist()]
+        for answer, shares in zip(table["class"], expected[:count], strict=True):
+            assert shares[NAMES.index(answer)] > shares.max() - 1e-3  # two classes may be as good
 
 
 def test_there_are_thirty():
     assert len(FAMILIES) >= 30
-    assert {*NO_SWAP, *ONE_SIZE, *QUICK} <= FAMILIES.keys()
+    assert {*NO_SWAP, *ONE_SIZE, *QUICK, *REFUSED} <= FAMILIES.keys()

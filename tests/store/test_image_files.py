@@ -1,12 +1,15 @@
 """Image files are found in folders, read and answered in order; broken ones are named."""
 
+import os
+from pathlib import Path
+
 import pytest
 import torch
 from PIL import Image
 
 from arelu_meta.data.inputs import Inputs
 from arelu_meta.errors import InputError
-from arelu_meta.store.image_files import answer_files, find_images
+from arelu_meta.store.image_files import answer_files, find_images, printable
 
 
 def test_images_are_found_in_folders_and_by_name(tmp_path):
@@ -35,3 +38,19 @@ def test_answers_are_in_the_order_of_the_files(tmp_path):
     assert answered == [files[number] for number in left]
     assert [file for file, _ in broken] == [files[10]]
     torch.testing.assert_close(values, torch.tensor(left) * 3 / 255)
+
+
+def test_files_of_the_system_are_left_out(tmp_path):
+    for name in ("a.png", "._a.png", "__MACOSX/b.png", ".trash/c.png"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    assert [file.name for file in find_images([tmp_path])] == ["a.png"]
+
+
+def test_nothing_to_answer():
+    with pytest.raises(InputError, match="there are no images to answer; give one at least"):
+        answer_files([], Inputs(1, 4), lambda x: x)
+
+
+def test_names_that_are_no_text():
+    assert printable(Path(os.fsdecode(b"caf\xe9/a.png"))) == "caf\ufffd/a.png"

@@ -179,3 +179,21 @@ def test_images_that_see_each_other_are_answered_at_once(tmp_path):
     assert len(LoadedModel("it", served, together=True).predict(tmp_path)) == 100
     assert len(LoadedModel("it", served).predict(tmp_path)) == 100
     assert calls == [100, 64, 36]
+
+
+def test_the_class_is_the_folder_that_was_named(tmp_path):
+    """Not the one that a link points to."""
+    for folder in ("pool", "cat", "dog"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "pool" / "1.png").touch()
+    for name in ("cat", "dog"):
+        (tmp_path / name / "a.png").symlink_to(tmp_path / "pool" / "1.png")
+    files = [tmp_path / "cat" / "a.png", tmp_path / "cat" / ".." / "dog" / "a.png"]
+    assert Predictions(files, torch.tensor([[0.2, 0.8]] * 2), ("cat", "dog")).known_classes() == ["cat", "dog"]
+
+
+def test_no_images_are_one_line():
+    model = LoadedModel("it", SimpleNamespace(class_names=("a", "b"), inputs=Inputs(3, 4), network=None))
+    for nothing in ([], np.zeros((0, 4, 4, 3), np.uint8)):
+        with pytest.raises(InputError, match="there are no images to answer"):
+            model.predict(nothing)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from PIL import Image
+from PIL import Image, ImageOps
 from torch import Tensor
 
 from arelu_meta.data.files import tree_sha256
@@ -25,6 +25,7 @@ MOST_CSV = 256 << 20  # bytes
 GREY_MODES = frozenset({"1", "L"})
 SUBSETS = {"train": "train", "validation": "validation", "valid": "validation", "val": "validation", "test": "test"}
 FORMATS = ("PNG", "JPEG", "TIFF", "BMP", "GIF", "WEBP", "PPM")  # Pillow's names; by content
+ORIENTATION = 0x0112  # the EXIF tag; 5 to 8 are turned by a quarter
 COLUMNS = ("filename", "label", "split")
 
 Convert = Callable[[Image.Image], Image.Image]
@@ -34,7 +35,7 @@ Row = tuple[Path, str, str]  # image file, class, subset ("" if there are none)
 def read_image(source: Path | BytesIO, name: str, convert: Convert) -> Tensor:
     """Decode one image file and return what `convert` makes of it, (C, H, W) uint8."""
     with _open_image(source, name) as image:
-        pixels = np.array(convert(image), dtype=np.uint8)  # (H, W) or (H, W, C)
+        pixels = np.array(convert(ImageOps.exif_transpose(image)), dtype=np.uint8)  # (H, W) or (H, W, C)
     return torch.from_numpy(pixels).unsqueeze(0) if pixels.ndim == 2 else torch.from_numpy(pixels).permute(2, 0, 1)
 
 
@@ -47,7 +48,7 @@ def read_images(paths: Sequence[Path], *, image_size: int | None = None) -> Tens
     grey = True
     for path in paths:
         with _open_image(path, str(path)) as image:
-            size, mode = image.size, image.mode
+            size, mode = upright_size(image), image.mode
         if mode.startswith(("I", "F")):
             raise InputError(f"{path} has more than 8 bits per channel (mode {mode}); convert it to 8-bit grey or RGB")
         first = first or (path, size)
@@ -97,6 +98,18 @@ def _open_image(source: Path | BytesIO, name: str) -> Iterator[Image.Image]:
         raise  # of what was done with the open image
     except Exception as error:  # a damaged file can lead Pillow anywhere
         raise InputError(f"{shown(name)} is not a readable image ({shown(first_line(error))}); {remedy}") from error
+
+
+def upright_size(image: Image.Image) -> tuple[int, int]:
+    """Width and height of an image as viewers show it: cameras store how they were held (EXIF), not turned pixels."""
+    stored = "exif" in image.info or image.format == "TIFF"  # asking others would decode them
+    turned = stored and image.getexif().get(ORIENTATION, 1) > 4
+    return (image.height, image.width) if turned else image.size
+
+
+def hidden(name: str) -> bool:
+    """Whether a file or folder is none of the user's making, such as `._a.png` and `__MACOSX`."""
+    return name.startswith((".", "__"))
 
 
 def read_folder(folder: Path, *, image_size: int | None = None) -> ImageSet:
@@ -159,7 +172,8 @@ def files_by_class(folder: Path, subset: str = "") -> list[Row]:
         raise InputError(f"{folder} holds no class folders; put the images of each class into a folder of its own")
     rows = []
     for label in classes:
-        files = sorted(file for file in label.iterdir() if file.suffix.lower() in SUFFIXES and file.is_file())
+        files = [file for file in label.iterdir() if file.suffix.lower() in SUFFIXES and file.is_file()]
+        files = sorted(file for file in files if not hidden(file.name))
         if not files:
             raise InputError(f"class folder {label} holds no images; remove it or fill it")
         rows += [(file, label.name, subset) for file in files]
@@ -167,7 +181,7 @@ def files_by_class(folder: Path, subset: str = "") -> list[Row]:
 
 
 def _subfolders(folder: Path) -> list[Path]:
-    return sorted(entry for entry in folder.iterdir() if entry.is_dir() and not entry.name.startswith((".", "__")))
+    return sorted(entry for entry in folder.iterdir() if entry.is_dir() and not hidden(entry.name))
 
 
 def _listed_files(folder: Path, table: Path) -> list[Row]:

@@ -95,7 +95,7 @@ def prepare(spec: AdaptSpec, *, root: str | None = None) -> PreparedAdaptation:
     options, read_size = dict(spec.data.dataset_options), 0
     from_torchvision = spec.data.dataset.startswith(data.TORCHVISION)
     if data.is_path(spec.data.dataset) or from_torchvision:
-        size = given.image_size or published_size(find_model(section.model))
+        size = given.image_size or published_size(find_model(section.model), section.weights)
         files = from_torchvision or os.path.isdir(os.path.expanduser(spec.data.dataset))
         if files and given.resize == "scale" and size:
             options.setdefault("image_size", size)

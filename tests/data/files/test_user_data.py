@@ -453,3 +453,28 @@ def test_a_function_may_return_an_image_set(module):
     )
     assert isinstance(data.load("my_images:load"), ImageSet)
     assert torch.equal(data.load("my_images:load").labels, torch.tensor([0]))
+
+
+def turned(path, pixels, orientation):
+    """Save pixels as a camera does that was held otherwise: EXIF says how they are to be turned."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    Image.fromarray(pixels).save(path, exif=exif)
+
+
+def test_images_are_read_as_viewers_show_them(tmp_path):
+    """Orientation 6: the first row is the right side; turned back by a quarter, clockwise."""
+    stored = picture(0, size=(6, 4))  # 4 rows of 6
+    turned(tmp_path / "cat" / "a.png", stored, 6)
+    save(tmp_path / "dog" / "b.png", picture(1, size=(4, 6)))
+    images = load_user_data(str(tmp_path)).images
+    assert images.shape == (2, 3, 6, 4)
+    assert (images[0].permute(1, 2, 0).numpy() == np.rot90(stored, -1)).all()
+
+
+def test_files_of_the_system_are_no_images(tmp_path):
+    save(tmp_path / "cat" / "a.png", picture(0))
+    save(tmp_path / "dog" / "b.png", picture(1))
+    (tmp_path / "cat" / "._a.png").write_bytes(b"resource fork")
+    assert len(load_user_data(str(tmp_path))) == 2
