@@ -31,6 +31,7 @@ from arelu_meta.kinds.session import Session, inputs_of_run, load_split, machine
 from arelu_meta.learners.gradient_learner import GradientLearner
 from arelu_meta.learners.learner import Learner
 from arelu_meta.pictures.figures import activation_curves, training_curve
+from arelu_meta.pretrained.assembly import Assembled
 from arelu_meta.runtime import processes
 from arelu_meta.seeding import generator, global_stream
 from arelu_meta.store.tracking import Tracker
@@ -51,20 +52,8 @@ class MetaTraining:
 def run_few_shot(spec: FewShotSpec, execution: EpisodeExecution, bar: progress.Bar) -> FewShotResult:
     """Train and test; everything that wrong input can break is built before a run is opened in the store."""
     with machine(execution) as device:
-        paper = spec.evaluation.protocol == "paper"  # nothing is selected, so all that is not tested trains
-        root = execution.data_root or None
-        if spec.network.is_pretrained:
-            split, made = load_pretrained(spec, root=root, train_on_validation=paper)
-        else:
-            split, made = load_split(spec.data, root=root, shape=spec.fit, train_on_validation=paper), None
-        split = split.to(device)
+        split, samplers, made = _load(spec, execution.data_root or None, device)
         images, episode = split.train, spec.episode
-        sizes = {"train": {"ways": episode.train_ways or episode.ways, "queries": spec.train_queries}}
-        tested = {"ways": episode.ways, "queries": episode.test_queries}
-        sizes |= {"test": tested} if paper else {"validation": tested, "test": tested}
-        samplers = {
-            part: EpisodeSampler(getattr(split, part), shots=episode.shots, **size) for part, size in sizes.items()
-        }
         learner = build_learner(
             spec,
             images.channels,
@@ -98,6 +87,23 @@ def run_few_shot(spec: FewShotSpec, execution: EpisodeExecution, bar: progress.B
             split=split,
         ) as session:
             return _train_and_test(spec, learner, samplers, split, session)
+
+
+def _load(
+    spec: FewShotSpec, root: str | None, device: torch.device
+) -> tuple[Split, dict[str, EpisodeSampler], Assembled | None]:
+    """Read the images and what draws episodes of them; a network of others, which says what images it takes, too."""
+    paper, made = spec.evaluation.protocol == "paper", None  # nothing is selected, so all that is not tested trains
+    if spec.network.is_pretrained:
+        split, made = load_pretrained(spec, root=root, train_on_validation=paper)
+    else:
+        split = load_split(spec.data, root=root, shape=spec.fit, train_on_validation=paper)
+    split, episode = split.to(device), spec.episode
+    sizes = {"train": {"ways": episode.train_ways or episode.ways, "queries": spec.train_queries}}
+    tested = {"ways": episode.ways, "queries": episode.test_queries}
+    sizes |= {"test": tested} if paper else {"validation": tested, "test": tested}
+    samplers = {part: EpisodeSampler(getattr(split, part), shots=episode.shots, **size) for part, size in sizes.items()}
+    return split, samplers, made
 
 
 def check_forward(network: nn.Module, example: Tensor) -> None:
