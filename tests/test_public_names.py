@@ -24,7 +24,7 @@ PUBLIC = {
         equivalence_p exact_proportion_interval holm mean_interval paired_difference probability_of_improvement
         proportion_interval seeds_needed
     """,
-    "arelu_meta.backbones": "Backbone BackboneEntry build check_options entries names register",
+    "arelu_meta.backbones": "Backbone BackboneEntry build check_options entries is_pretrained names register",
     "arelu_meta.comparison": """
         Cell ComparisonResult Experiment Pool RayCluster curves expand read_experiment results
         run_comparison

@@ -230,9 +230,9 @@ def divide(images: ImageSet, section: DataSection) -> Split:
     return omniglot_standard(images)
 
 
-def with_pixels(split: Split, normalise: bool | Literal["standardise", "unit", "none"]) -> Split:
+def with_pixels(split: Split, normalise: bool | Literal["standardise", "weights", "unit", "none"]) -> Split:
     """Give pixels as networks are to see them: standardised (also True), in [0, 1] (also False), or 0 to 255."""
-    if normalise in (True, "standardise"):
+    if normalise in (True, "standardise", "weights"):  # the last are put in place with the network
         return split
     mean: tuple[float, ...] = ()
     std: tuple[float, ...] = ()

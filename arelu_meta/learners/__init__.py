@@ -65,7 +65,7 @@ def _entry(
 
 
 FINN, TIAN, WANG = "Finn 2017, arXiv 1703.03400", "Tian 2020, arXiv 2003.11539", "Wang 2019, arXiv 1911.04623"
-FROZEN = {"by_gradient": False, "needs_training": False}
+FROZEN: dict[str, Any] = {"by_gradient": False, "needs_training": False}
 _REGISTRY = Registry("method", LearnerEntry, group="arelu_meta.learners")
 _REGISTRY.add(
     _entry("maml", "maml:maml", "second-order MAML", FINN, ALL_ENGINES, takes=OTHER_SETTINGS),

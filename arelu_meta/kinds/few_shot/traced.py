@@ -66,8 +66,7 @@ def foreign_code(settings: LearnerSettings, network: nn.Module) -> list[str]:
     there = set(EVERYWHERE)
     if backbones.is_pretrained(parts.get("backbone", "")):  # what builds it is needed wherever it is loaded
         there |= {"timm", "torchvision", *(installed.packages[0] for installed in NETWORKS.values())}
-        del parts["backbone"]
-    parts = {kind: name for kind, name in parts.items() if name != OWN}
+        parts = {kind: name for kind, name in parts.items() if kind != "backbone" and name != OWN}
     builders = {own_code(kind, name) for kind, name in parts.items()} - {""}
     kinds = {type(module) for module in network.modules()}
     foreign = {kind for kind in kinds if kind.__module__.partition(".")[0] not in there}

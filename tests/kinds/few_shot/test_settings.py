@@ -21,6 +21,8 @@ def test_nothing_of_data_and_training():
         "test_steps": None,
         "clip_norm": 2.0,
         "inner_optimizer": "sgd",
+        "adapt": "all",
+        "head": "",
     }
     assert "digits" not in json.dumps(values)
     assert LearnerSettings(**values) == LearnerSettings.of(spec)
