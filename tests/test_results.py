@@ -11,12 +11,13 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats
+from statsmodels.stats.multitest import multipletests
 from statsmodels.stats.power import TTestPower
 from statsmodels.stats.proportion import proportion_confint
 from statsmodels.stats.weightstats import ttost_paired
 
 from arelu_meta.reporting.table import numbers_frame
-from tests.shipped_results import PAGES, PUBLISHED, Shipped, page_text, report_of
+from tests.shipped_results import PAGES, PUBLISHED, RESULTS, Shipped, page_text, report_of
 
 Table = list[dict[str, str]]
 HALF = 0.0051  # of the last digit shown, and of what is lost on the way to it
@@ -311,3 +312,42 @@ def test_the_table_in_numbers_is_that_of_the_page(shipped: Shipped):
         pd.read_csv(io.StringIO(numbers_frame(report_of(shipped).analysis).to_csv())).drop(columns="Unnamed: 0"),
         rtol=1e-9,
     )
+
+
+ADAPTED = sorted(RESULTS.glob("adapt_*_draws.csv"))
+
+
+@pytest.mark.parametrize("path", ADAPTED, ids=lambda path: path.stem.removesuffix("_draws"))
+def test_pages_of_adapt_are_what_the_draws_say(path):
+    """Every row of every table: mean, interval, paired difference, p by statsmodels, what moved and is stored."""
+    draws = pd.read_csv(path)
+    page = path.with_name(path.stem.removesuffix("_draws") + ".md").read_text(encoding="utf-8")
+    parts = [part for part in page.split("\n## ")[1:] if part.partition("\n")[0].endswith(" shots")]
+    assert [int(part.partition(" ")[0]) for part in parts] == sorted(draws["shots"].unique())
+    for part in parts:
+        runs = draws[draws["shots"] == int(part.partition(" ")[0])]
+        score = runs.pivot(index="draw", columns="method", values="outside") * 100
+        assert len(score) == 10
+        blocks = [block for block in part.split("\n\n") if block.startswith("| method")]
+        for block, baseline in zip(blocks, ("linear", "activation"), strict=True):
+            lines = [line[2:-2].split(" | ") for line in block.replace("|  |", "| |").splitlines()]
+            rows = [dict(zip(lines[0], [cell.strip() for cell in row], strict=False)) for row in lines[2:]]
+            rows = [row for row in rows if row["method"] in score]
+            assert {row["method"] for row in rows} | {baseline} == set(score)
+            others = [row for row in rows if row["method"] != baseline]
+            pairs = [score[row["method"]] - score[baseline] for row in others]
+            corrected = multipletests([stats.ttest_1samp(pair, 0).pvalue for pair in pairs], method="holm")[1]
+            for row, pair, p in zip(others, pairs, corrected, strict=True):
+                ends = stats.t.interval(0.95, 9, pair.mean(), stats.sem(pair))
+                shown = [float(cell) for cell in row[f"less {baseline}, points"].split(" ± ")]
+                assert shown == pytest.approx([pair.mean(), (ends[1] - ends[0]) / 2], abs=HALF)
+                assert float(row["p (Holm)"]) == pytest.approx(p, rel=0.006)
+            for row in rows if baseline == "linear" else ():
+                own = runs[runs["method"] == row["method"]]
+                shown = [float(number) for number in re.findall(r"[\d.]+", row["test %"])]
+                low, high = stats.t.interval(0.95, 9, own["outside"].mean() * 100, stats.sem(own["outside"] * 100))
+                ends = [(high - low) / 2] if "±" in row["test %"] else np.clip([low, high], 0, 100)
+                assert shown == pytest.approx([own["outside"].mean() * 100, *ends], abs=HALF)
+                assert float(row["inside %"]) == pytest.approx(own["inside"].mean() * 100, abs=HALF)
+                assert int(row["parameters moved"]) == own["parameters_moved"].iloc[0]
+                assert int(row["bytes stored"]) == own["bytes_stored"].iloc[0]
