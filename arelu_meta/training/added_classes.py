@@ -7,7 +7,7 @@ from scipy.optimize import minimize
 from scipy.special import log_softmax
 from torch import Tensor
 
-from arelu_meta.training.frozen_heads import FrozenHead, LinearHead, NeighbourHead, PrototypeHead, Strength, span_of
+from arelu_meta.learners.frozen_heads import FrozenHead, LinearHead, NeighbourHead, PrototypeHead, Strength, span_of
 
 
 def add_classes(

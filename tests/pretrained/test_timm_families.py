@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from arelu_meta.pretrained.features import feature_network
 from torch import nn
 
 from arelu_meta.activations.parameters import activation_modules
+from arelu_meta.backbones.features import feature_network
 from arelu_meta.data.batches import Batches
 from arelu_meta.data.imageset import ImageSet
 from arelu_meta.errors import InputError

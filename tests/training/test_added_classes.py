@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 import torch
-from arelu_meta.training.frozen_heads import HEADS, FrozenHead
 from scipy.optimize import minimize
 from torch import nn
 
+from arelu_meta.learners.frozen_heads import HEADS, FrozenHead
 from arelu_meta.training.added_classes import add_classes
 
 

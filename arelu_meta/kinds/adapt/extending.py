@@ -13,12 +13,12 @@ from arelu_meta.data.raw_images import prepare_images
 from arelu_meta.errors import InputError
 from arelu_meta.kinds.execution import Execution
 from arelu_meta.kinds.results import block, where_to_look
+from arelu_meta.learners.frozen_heads import HEADS, FrozenHead, Strength
 from arelu_meta.store.image_files import AT_ONCE
 from arelu_meta.store.models import StoredModel, open_model
 from arelu_meta.store.support import ExtendedNetwork, StoredSupport, read_support, with_features
 from arelu_meta.store.tracking import open_run
 from arelu_meta.training.added_classes import add_classes
-from arelu_meta.training.frozen_heads import HEADS, FrozenHead, Strength
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ from types import ModuleType
 import torch
 from torch import Tensor, nn
 
+from arelu_meta.backbones.features import FeatureNetwork
 from arelu_meta.errors import InputError
-from arelu_meta.pretrained.features import FeatureNetwork
 from arelu_meta.seeding import global_stream
 
 RANK = 4

@@ -4,10 +4,10 @@ import sys
 
 import pytest
 import torch
-from arelu_meta.pretrained.features import FeatureNetwork, feature_network
 from torch import Tensor, nn
 from torch.nn import functional
 
+from arelu_meta.backbones.features import FeatureNetwork, feature_network
 from arelu_meta.errors import InputError
 from arelu_meta.kinds.adapt.lora import MARK, RANK, adaptable_layers, add_adapters, merge_adapters
 from tests.tiny_networks import tiny
