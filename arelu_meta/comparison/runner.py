@@ -24,7 +24,7 @@ from arelu_meta.errors import InputError, RunError, StoreError, first_line
 from arelu_meta.kinds.execution import Execution
 from arelu_meta.reporting import Report, make_report, report_metrics, write_report
 from arelu_meta.runtime.machine import process_name
-from arelu_meta.store.run_folder import runs_folder
+from arelu_meta.store.journal import runs_folder
 from arelu_meta.store.sending import PROCESS, flush, settle_runs
 
 

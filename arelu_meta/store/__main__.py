@@ -21,8 +21,7 @@ def _command(argv: Sequence[str] | None) -> None:
     commands.add_parser("flush", help="bring them to the store (MLFLOW_TRACKING_URI)")
     commands.add_parser("show", help="list them")
     command = parser.parse_args(argv).command
-    from arelu_meta.store.journal import waiting_journals
-    from arelu_meta.store.run_folder import runs_folder
+    from arelu_meta.store.journal import runs_folder, waiting_journals
 
     runs = runs_folder()
     if command == "show":

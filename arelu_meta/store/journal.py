@@ -27,6 +27,11 @@ ENTRIES, FILES, SENT, LOCK = "entries.jsonl", "files", "sent.json", "lock"
 Entry = dict[str, Any]
 
 
+def runs_folder() -> Path:
+    """Where the folders of all runs are."""
+    return Path(os.environ.get("ARELU_META_RUNS") or "runs")
+
+
 class Journal:
     """The journal of one run: `create` begins one, `open` reads one.
 

@@ -20,17 +20,12 @@ from filelock import FileLock, Timeout
 from arelu_meta.errors import InputError, RunError, first_line
 from arelu_meta.reading import check_pickle, open_regular, plain_name
 from arelu_meta.store.connection import RunSpec
-from arelu_meta.store.journal import SENT, Journal
+from arelu_meta.store.journal import SENT, Journal, runs_folder
 
 CHECKPOINT = "checkpoint.pt"
 PREVIOUS = "checkpoint.previous.pt"
 FORMAT = 1  # of checkpoints; to be raised when what they hold changes
 _REMEDY = "delete it, or run without `resume`"
-
-
-def runs_folder() -> Path:
-    """Where the folders of all runs are."""
-    return Path(os.environ.get("ARELU_META_RUNS") or "runs")
 
 
 class RunFolder:

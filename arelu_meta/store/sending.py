@@ -14,7 +14,6 @@ from mlflow.utils.mlflow_tags import MLFLOW_DATASET_CONTEXT, MLFLOW_PARENT_RUN_I
 from arelu_meta.console.progress import say
 from arelu_meta.errors import InputError, StoreError, first_line
 from arelu_meta.runtime.machine import has_ended
-from arelu_meta.store import models
 from arelu_meta.store.connection import (
     DIVERGED,
     STORE_ERRORS,
@@ -26,8 +25,7 @@ from arelu_meta.store.connection import (
     store_uri,
     without_password,
 )
-from arelu_meta.store.journal import Entry, Journal, waiting_journals
-from arelu_meta.store.run_folder import runs_folder
+from arelu_meta.store.journal import Entry, Journal, runs_folder, waiting_journals
 
 JOURNAL, PROCESS = "journal", "process"  # tags of a run: its journal, and the process that runs it
 GONE = "its process was gone"
@@ -92,7 +90,9 @@ def _send_artifact(client: MlflowClient, journal: Journal, entry: Entry) -> None
 
 
 def _send_model(client: MlflowClient, journal: Journal, entry: Entry) -> None:
-    models.log_saved_model(client, journal.run_id, journal.path / entry["folder"])
+    from arelu_meta.store.models import log_saved_model  # which imports torch
+
+    log_saved_model(client, journal.run_id, journal.path / entry["folder"])
 
 
 def _send_child(client: MlflowClient, journal: Journal, entry: Entry) -> None:

@@ -4,8 +4,7 @@ from pathlib import Path
 import pytest
 
 from arelu_meta.store.__main__ import main
-from arelu_meta.store.journal import Journal
-from arelu_meta.store.run_folder import runs_folder
+from arelu_meta.store.journal import Journal, runs_folder
 from arelu_meta.store.tracking import open_run
 
 

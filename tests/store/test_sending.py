@@ -15,8 +15,7 @@ from arelu_meta.errors import StoreError
 from arelu_meta.runtime.machine import process_name
 from arelu_meta.store import sending
 from arelu_meta.store.connection import open_store
-from arelu_meta.store.journal import Journal
-from arelu_meta.store.run_folder import runs_folder
+from arelu_meta.store.journal import Journal, runs_folder
 from arelu_meta.store.tracking import Tracker, open_run
 
 GONE = process_name().rpartition(":")[0] + ":0"  # this process's number, and another start
