@@ -134,6 +134,9 @@ def names(task: Task | None = None) -> list[str]:
 def is_pretrained(name: str) -> bool:
     """Tell a name that `arelu_meta.pretrained` builds, with or without weights, from one of `names()`.
 
+    Args:
+        name: such as `timm/NAME`
+
     >>> is_pretrained("timm/resnet18"), is_pretrained("resnet18")
     (True, False)
     """

@@ -37,25 +37,18 @@ def maml(
         clip_norm: bound on the joint Euclidean norm of the inner gradients; None: no bound.
         inner_optimizer: "sgd", or "adam" on the engine `higher`.
         chunk: episodes held in memory at once, which trades speed for memory; 0: the whole batch.
-        loss: of logits (N, ways) and labels (N,), or of predictions and real targets (N, d), a mean over N; of support
-            and query alike.
-        adapt: what moves inside an episode: "all", "head", "body" (all but the head), "norm" (norms and biases),
-            "activation", or several of them ("head+activation"); or names of parameters, or patterns (`blocks.*`).
-            What does not move is meta-learned all the same.
+        loss: of logits (N, ways) and labels (N,), or of predictions and real targets (N, d); of support and query alike.
+        adapt: what moves inside an episode: "all", "head", "body" (all but that), "norm" (norms and biases),
+            "activation", or several ("head+activation"); or names of parameters, or patterns (`blocks.*`).
         head: path of the head; empty: the last linear layer on the way to the logits, found with the first episode.
         first_order: whether inner gradients are constants to the outer step, which saves half of the time.
 
     Returns:
         A learner for a training loop of one's own, or for `arelu_meta.training.meta.meta_train`.
 
-    Raises:
-        InputError: parameters that the network does not have.
-
     >>> from arelu_meta.learners import engines
-    >>> network = nn.Sequential(nn.Flatten(), nn.Linear(4, 2))
-    >>> learner = maml(network, engine=engines.build("func"), inner_lr=0.1, inner_steps=5)
-    >>> learner.rule.lr, learner.test_steps
-    (0.1, 5)
+    >>> maml(nn.Linear(4, 2), engine=engines.build("func"), inner_lr=0.1, inner_steps=5).test_steps
+    5
     """
     rule = InnerRule(
         lr=inner_lr,

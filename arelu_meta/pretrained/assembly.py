@@ -70,8 +70,7 @@ def assemble(
     """Build a network for the classes of a target, with weights, activations and head.
 
     Args:
-        model: a name of torchvision, of timm (`timm/NAME`) or of ours, `installed/NAME`, `package.module:function`, a
-            class or function that builds one, or a module, which is copied with the weights it has
+        model: as in `find_model`: a name, a place, what builds one, or a module, copied with the weights it has
         images: the target, or a part of it with all its classes
         weights: a .safetensors or .pth file, a published weights name (DEFAULT), an MLflow URI; "none": untrained
         model_options: options of the network's builder
@@ -91,9 +90,8 @@ def assemble(
     Raises:
         InputError: an unknown name, weights that do not fit, images that the network cannot take, an unclear head.
     """
-    network, read, sized = load_network(
-        model, weights, model_options or {}, images, head=head, channels=channels, image_size=image_size, seed=seed
-    )
+    shape, options = {"channels": channels, "image_size": image_size}, model_options or {}
+    network, read, sized = load_network(model, weights, options, images, head=head, seed=seed, **shape)
     found = _find_head(network, sized, named=head)
     inputs, of_target = with_statistics(sized, normalise=normalise, mean=mean, std=std)
     named = (activation, activation_options or {}, images if read.state and found else None)  # features: no answers
