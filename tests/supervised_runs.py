@@ -14,7 +14,7 @@ from arelu_meta.kinds.classify.spec import ClassifySpec
 from arelu_meta.kinds.finetune.spec import FineTuneSpec
 from arelu_meta.kinds.segment.spec import SegmentSpec
 from arelu_meta.kinds.transfer.spec import TransferSpec
-from arelu_meta.store.tracking import Tracker
+from arelu_meta.store.tracker import Tracker
 from tests.tiny_images import DIGITS, DISCS, NEGATIVE
 from tests.tiny_networks import TINY
 

@@ -18,7 +18,7 @@ from arelu_meta.errors import RunError
 from arelu_meta.kinds import run
 from arelu_meta.kinds.execution import Execution
 from arelu_meta.kinds.few_shot.spec import FewShotSpec
-from arelu_meta.store.tracking import Tracker
+from arelu_meta.store.tracker import Tracker
 
 SEEDS = 5
 FEW, MANY = 5, 25  # iterations; their difference is free of start-up

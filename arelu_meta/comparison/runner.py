@@ -25,7 +25,8 @@ from arelu_meta.kinds.execution import Execution
 from arelu_meta.reporting import Report, make_report, report_metrics, write_report
 from arelu_meta.runtime.machine import process_name
 from arelu_meta.store.journal import runs_folder
-from arelu_meta.store.sending import PROCESS, flush, settle_runs
+from arelu_meta.store.sending import PROCESS
+from arelu_meta.store.settling import flush, settle_runs
 
 
 class Workers(Protocol):

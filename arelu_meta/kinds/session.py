@@ -26,8 +26,9 @@ from arelu_meta.runtime.hardware import keep_freed_memory, resolve_device, threa
 from arelu_meta.store.connection import has_finished
 from arelu_meta.store.journal import Journal
 from arelu_meta.store.run_folder import RunFolder
-from arelu_meta.store.sending import settle_runs
-from arelu_meta.store.tracking import NoTracker, Tracker, track
+from arelu_meta.store.settling import settle_runs
+from arelu_meta.store.tracker import NoTracker, Tracker
+from arelu_meta.store.tracking import track
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from arelu_meta.pictures.figures import activation_curves, layer_curves, trainin
 from arelu_meta.pictures.layer_statistics import layer_statistics
 from arelu_meta.runtime import processes
 from arelu_meta.seeding import global_stream
-from arelu_meta.store.tracking import Tracker
+from arelu_meta.store.tracker import Tracker
 from arelu_meta.training.losses import Loss, Selection, mean_loss, thinned
 from arelu_meta.training.supervised import Epoch, SupervisedTrainer, predict
 

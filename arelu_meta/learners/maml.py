@@ -37,7 +37,7 @@ def maml(
         clip_norm: bound on the joint Euclidean norm of the inner gradients; None: no bound.
         inner_optimizer: "sgd", or "adam" on the engine `higher`.
         chunk: episodes held in memory at once, which trades speed for memory; 0: the whole batch.
-        loss: of logits (N, ways) and labels (N,), or of predictions and real targets (N, d); of support and query alike.
+        loss: of logits (N, ways) and labels (N,), or of answers and real targets (N, d); of support and query alike.
         adapt: what moves inside an episode: "all", "head", "body" (all but that), "norm" (norms and biases),
             "activation", or several ("head+activation"); or names of parameters, or patterns (`blocks.*`).
         head: path of the head; empty: the last linear layer on the way to the logits, found with the first episode.

@@ -28,7 +28,7 @@ def _command(argv: Sequence[str] | None) -> None:
         waiting = waiting_journals(runs)
         sys.stdout.write("".join(f"{path}\n" for path in waiting) or f"no run in {runs} waits for the store\n")
         return
-    from arelu_meta.store.sending import flush
+    from arelu_meta.store.settling import flush
 
     sent, left = flush(runs)
     sys.stdout.write(f"brought to the MLflow store: {sent} {'run' if sent == 1 else 'runs'} of {runs}\n")

@@ -1,34 +1,28 @@
-"""Bring journals to the MLflow store: by a thread beside a training, or later, when the store answers again."""
+"""Bring the journal of a run to the MLflow store, by a thread beside the training."""
 
 import os
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 from mlflow import MlflowClient
 from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param, RunStatus, RunTag
 from mlflow.utils.mlflow_tags import MLFLOW_DATASET_CONTEXT, MLFLOW_PARENT_RUN_ID
 
 from arelu_meta.console.progress import say
-from arelu_meta.errors import InputError, StoreError, first_line
-from arelu_meta.runtime.machine import has_ended
+from arelu_meta.errors import StoreError, first_line
 from arelu_meta.store.connection import (
     DIVERGED,
     STORE_ERRORS,
     check_reachable,
-    open_store,
-    quiet,
     quiet_loggers,
-    run_status,
-    store_uri,
     without_password,
 )
-from arelu_meta.store.journal import Entry, Journal, runs_folder, waiting_journals
+from arelu_meta.store.journal import Entry, Journal
 
-JOURNAL, PROCESS = "journal", "process"  # tags of a run: its journal, and the process that runs it
-GONE = "its process was gone"
+# Tags of a run: its journal, the process that runs it, and what ended it where it did not do so itself.
+JOURNAL, PROCESS, ENDED_BY = "journal", "process", "ended_by"
 BATCH = 500  # metrics in a request
 LONGEST_PAUSE = 60.0  # seconds between two attempts
 TELL_AFTER = 10.0  # seconds of waiting for the store at the end
@@ -36,18 +30,45 @@ FLUSH = "python -m arelu_meta.store flush"
 
 
 def send_entry(client: MlflowClient, experiment_id: str, journal: Journal, *, again: bool) -> None:
-    """Send the next entry of a journal; `again`: it may have been sent before."""
+    """Send the next entry of a journal; `again`: it may have been sent before.
+
+    Points carry the times they were measured at: MLflow keeps equal points once.
+    """
     entry = journal.next
     if entry is None:
         return
-    if entry["kind"] == "start":
+    kind, run_id = entry["kind"], journal.run_id
+    if kind == "start":
         journal.run_id = _make_run(client, experiment_id, journal, entry, again=again)
+    elif kind == "resume":
+        _resume(client, journal, entry)
+    elif kind == "params":
+        client.log_batch(run_id, params=[Param(name, value) for name, value in entry["values"].items()])
+    elif kind == "tags":
+        client.log_batch(run_id, tags=[RunTag(name, value) for name, value in entry["values"].items()])
+    elif kind == "metrics":
+        points = [Metric(*point) for point in entry["points"]]
+        for start in range(0, len(points), BATCH):
+            client.log_batch(run_id, metrics=points[start : start + BATCH])
+    elif kind == "dataset":
+        tag = InputTag(MLFLOW_DATASET_CONTEXT, entry["context"])
+        client.log_inputs(run_id, [DatasetInput(Dataset(**entry["dataset"]), [tag])])
+    elif kind == "artifact":
+        client.log_artifact(run_id, str(journal.path / entry["file"]), entry["folder"] or None)
+    elif kind == "model":
+        from arelu_meta.store.models import log_saved_model  # which imports torch
+
+        log_saved_model(client, run_id, journal.path / entry["folder"])
+    elif kind == "child":
+        _make_child(client, run_id, entry)
     else:
-        _SENDERS[entry["kind"]](client, journal, entry)
+        with no_address_printed():
+            client.set_terminated(run_id, entry["status"], entry["time"])
     journal.next_was_sent()
 
 
 def _make_run(client: MlflowClient, experiment_id: str, journal: Journal, entry: Entry, *, again: bool) -> str:
+    """Make the run, with the time it began, unless an earlier attempt made it; give its id."""
     if again:
         made = client.search_runs([experiment_id], f"tags.`{JOURNAL}` = '{journal.id}'", max_results=1)
         if made:
@@ -57,76 +78,29 @@ def _make_run(client: MlflowClient, experiment_id: str, journal: Journal, entry:
     return str(run.info.run_id)
 
 
-def _send_resume(client: MlflowClient, journal: Journal, entry: Entry) -> None:
+def _resume(client: MlflowClient, journal: Journal, entry: Entry) -> None:
+    """Show the run as running again, in this process."""
     client.update_run(journal.run_id, RunStatus.to_string(RunStatus.RUNNING), entry["name"])
     tags = {**entry["tags"], JOURNAL: journal.id, PROCESS: entry["process"]}
     client.log_batch(journal.run_id, tags=[RunTag(name, value) for name, value in tags.items()])
-    if DIVERGED in client.get_run(journal.run_id).data.tags:  # it may end otherwise now
-        client.delete_tag(journal.run_id, DIVERGED)
+    before = client.get_run(journal.run_id).data.tags
+    for name in (DIVERGED, ENDED_BY):  # it may end otherwise now
+        if name in before:
+            client.delete_tag(journal.run_id, name)
 
 
-def _send_params(client: MlflowClient, journal: Journal, entry: Entry) -> None:
-    client.log_batch(journal.run_id, params=[Param(name, value) for name, value in entry["values"].items()])
-
-
-def _send_tags(client: MlflowClient, journal: Journal, entry: Entry) -> None:
-    client.log_batch(journal.run_id, tags=[RunTag(name, value) for name, value in entry["values"].items()])
-
-
-def _send_metrics(client: MlflowClient, journal: Journal, entry: Entry) -> None:
-    """Send points with the times they were measured at: MLflow keeps equal points once."""
-    points = [Metric(*point) for point in entry["points"]]
-    for start in range(0, len(points), BATCH):
-        client.log_batch(journal.run_id, metrics=points[start : start + BATCH])
-
-
-def _send_dataset(client: MlflowClient, journal: Journal, entry: Entry) -> None:
-    tag = InputTag(MLFLOW_DATASET_CONTEXT, entry["context"])
-    client.log_inputs(journal.run_id, [DatasetInput(Dataset(**entry["dataset"]), [tag])])
-
-
-def _send_artifact(client: MlflowClient, journal: Journal, entry: Entry) -> None:
-    client.log_artifact(journal.run_id, str(journal.path / entry["file"]), entry["folder"] or None)
-
-
-def _send_model(client: MlflowClient, journal: Journal, entry: Entry) -> None:
-    from arelu_meta.store.models import log_saved_model  # which imports torch
-
-    log_saved_model(client, journal.run_id, journal.path / entry["folder"])
-
-
-def _send_child(client: MlflowClient, journal: Journal, entry: Entry) -> None:
+def _make_child(client: MlflowClient, run_id: str, entry: Entry) -> None:
     """Make a finished run below this one; one that was made and not finished is finished."""
-    experiment_id = client.get_run(journal.run_id).info.experiment_id
-    below = f"tags.`{MLFLOW_PARENT_RUN_ID}` = '{journal.run_id}' AND attributes.run_name = '{entry['name']}'"
+    experiment_id = client.get_run(run_id).info.experiment_id
+    below = f"tags.`{MLFLOW_PARENT_RUN_ID}` = '{run_id}' AND attributes.run_name = '{entry['name']}'"
     made = client.search_runs([experiment_id], below, max_results=1)
-    child = made[0] if made else None
-    if child is None:
-        tags = {**entry["tags"], MLFLOW_PARENT_RUN_ID: journal.run_id}
-        child = client.create_run(experiment_id, start_time=entry["time"], tags=tags, run_name=entry["name"])
-    points = [Metric(name, value, entry["time"], 0) for name, value in entry["metrics"].items()]
+    tags = {**entry["tags"], MLFLOW_PARENT_RUN_ID: run_id}
+    child = made[0] if made else client.create_run(experiment_id, entry["time"], tags, entry["name"])
     if child.info.status != RunStatus.to_string(RunStatus.FINISHED):
+        points = [Metric(name, value, entry["time"], 0) for name, value in entry["metrics"].items()]
         client.log_batch(child.info.run_id, metrics=points)
         with no_address_printed():
             client.set_terminated(child.info.run_id, end_time=entry["time"])
-
-
-def _send_end(client: MlflowClient, journal: Journal, entry: Entry) -> None:
-    with no_address_printed():
-        client.set_terminated(journal.run_id, entry["status"], entry["time"])
-
-
-_SENDERS = {
-    "resume": _send_resume,
-    "params": _send_params,
-    "tags": _send_tags,
-    "metrics": _send_metrics,
-    "dataset": _send_dataset,
-    "artifact": _send_artifact,
-    "model": _send_model,
-    "child": _send_child,
-    "end": _send_end,
-}
 
 
 @contextmanager
@@ -243,76 +217,3 @@ class Sender(threading.Thread):
             store = without_password(self._client.tracking_uri)
             say(f"the MLflow store {store} does not take the run ({reason}); it goes on, kept in {self._journal.path}")
         self.trouble = reason
-
-
-def settle_runs(experiment: str) -> None:
-    """Bring to the store what earlier runs of this folder left; end runs of an experiment whose process is gone.
-
-    Raises:
-        StoreError: the store cannot be used.
-    """
-    client, experiment_id = open_store(experiment)
-    sent, left = flush(runs_folder())
-    if sent:
-        say(f"{sent} earlier {'run was' if sent == 1 else 'runs were'} brought to the MLflow store")
-    for line in left:
-        say(f"not brought to the MLflow store: {line}")
-    close_stale(client, experiment_id)
-
-
-def close_stale(client: MlflowClient, experiment_id: str) -> list[str]:
-    """End the runs of an experiment as FAILED whose process, on this machine, is gone; gives their ids."""
-    closed = []
-    for run in client.search_runs([experiment_id], "attributes.status = 'RUNNING'"):
-        if has_ended(run.data.tags.get(PROCESS, "")):
-            client.set_tag(run.info.run_id, "ended_by", GONE)
-            with no_address_printed():
-                client.set_terminated(run.info.run_id, "FAILED")
-            closed.append(str(run.info.run_id))
-    return closed
-
-
-def flush(runs: Path) -> tuple[int, list[str]]:
-    """Send what is waiting in the journals below a folder of runs.
-
-    A run whose process is gone without having ended it is ended as FAILED.
-
-    Args:
-        runs: the folder of run folders
-
-    Returns:
-        How many journals were sent, and a line for each that could not be.
-    """
-    sent, left = 0, []
-    for path in waiting_journals(runs):
-        try:
-            journal = Journal.open(path)
-            if not journal.hold():
-                continue
-            try:
-                _flush_one(journal)
-            finally:
-                journal.release()
-        except (*STORE_ERRORS, InputError) as error:
-            left.append(f"{path}: {without_password(first_line(error))}")
-        else:
-            sent += 1
-    return sent, left
-
-
-def _flush_one(journal: Journal) -> None:
-    uri = store_uri()
-    if journal.store != without_password(uri):
-        raise InputError(f"it is for the store {journal.store}; set MLFLOW_TRACKING_URI to that")
-    check_reachable(uri, seconds=0.0)
-    client, experiment_id = open_store(journal.experiment)
-    if journal.run_id and run_status(client, journal.run_id) is None:
-        raise InputError(f"run {journal.run_id} is not in the store {journal.store}; resume it, or delete the journal")
-    if not journal.status:
-        journal.append("tags", values={"ended_by": GONE})
-        journal.append("end", status="FAILED", time=journal.last_written)
-    with quiet():
-        while journal.next is not None:
-            send_entry(client, experiment_id, journal, again=True)
-    if journal.status == "FINISHED":
-        journal.remove()

@@ -10,7 +10,7 @@ from arelu_meta.comparison.experiment import Experiment
 from arelu_meta.comparison.runner import run_comparison
 from arelu_meta.kinds import run
 from arelu_meta.kinds.sections import Spec
-from arelu_meta.store.tracking import Tracker
+from arelu_meta.store.tracker import Tracker
 from tests.comparison import tiny
 from tests.supervised_runs import classify_spec, finetune_spec, no_model, segment_spec, transfer_spec
 from tests.tiny_images import DIGITS

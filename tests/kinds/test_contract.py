@@ -17,7 +17,7 @@ from arelu_meta.analysis.speed import time_unit
 from arelu_meta.kinds.execution import EXECUTION_TAGS, Execution
 from arelu_meta.kinds.results import Result
 from arelu_meta.kinds.sections import Spec
-from arelu_meta.store.tracking import Tracker
+from arelu_meta.store.tracker import Tracker
 from tests.supervised_runs import ADAPT, CLASSIFY, FINETUNE, SEGMENT, TRANSFER, interrupted_after, same_weights
 from tests.tiny_runs import MLFLOW_WARNINGS, metric_history, tiny_spec
 

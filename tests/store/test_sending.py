@@ -12,13 +12,12 @@ from torch import nn
 
 from arelu_meta.data.imageset import ImageSet
 from arelu_meta.errors import StoreError
-from arelu_meta.runtime.machine import process_name
-from arelu_meta.store import sending
+from arelu_meta.store import sending, settling
 from arelu_meta.store.connection import open_store
 from arelu_meta.store.journal import Journal, runs_folder
-from arelu_meta.store.tracking import Tracker, open_run
+from arelu_meta.store.tracker import Tracker
+from arelu_meta.store.tracking import open_run
 
-GONE = process_name().rpartition(":")[0] + ":0"  # this process's number, and another start
 IMAGES = ImageSet("tiny", torch.zeros(2, 1, 8, 8, dtype=torch.uint8), torch.tensor([0, 1]), ("a", "b"))
 
 
@@ -47,8 +46,8 @@ def line(monkeypatch: pytest.MonkeyPatch) -> Line:
     for name in ("create_run", "log_batch", "log_inputs", "log_artifact", "set_terminated", "create_logged_model"):
         monkeypatch.setattr(MlflowClient, name, made.pass_on(getattr(MlflowClient, name)))
     monkeypatch.setattr(sending, "LONGEST_PAUSE", 0.02)
-    monkeypatch.setattr("arelu_meta.store.tracking.PATIENCE", 0.2)
-    monkeypatch.setattr("arelu_meta.store.tracking.KILLED_PATIENCE", 0.1)
+    monkeypatch.setattr("arelu_meta.store.tracker.PATIENCE", 0.2)
+    monkeypatch.setattr("arelu_meta.store.tracker.KILLED_PATIENCE", 0.1)
     return made
 
 
@@ -99,11 +98,11 @@ def test_a_store_that_is_away_for_good_costs_no_training(store: Path, line: Line
     assert capsys.readouterr().err.count("\n") == 2
     assert one_row(store, "status") == ("RUNNING",)
     line.cut = False
-    assert sending.flush(runs_folder()) == (1, [])
+    assert settling.flush(runs_folder()) == (1, [])
     assert_complete(store, tracker.run_id)
     start, end = one_row(store, "start_time, end_time")
     assert start <= inside <= end <= after
-    assert sending.flush(runs_folder()) == (0, [])
+    assert settling.flush(runs_folder()) == (0, [])
     assert list(runs_folder().rglob("entries.jsonl")) == []
 
 
@@ -141,7 +140,7 @@ def test_offline_nothing_is_asked_of_the_store(store: Path, line: Line, statuses
         record(tracker)
     assert statuses(store) == []
     line.cut = False
-    assert sending.flush(runs_folder()) == (1, [])
+    assert settling.flush(runs_folder()) == (1, [])
     with sqlite3.connect(store) as connection:
         ((run_id,),) = connection.execute(
             "SELECT run_uuid FROM tags WHERE key = 'journal' AND value = ?", (tracker.run_id,)
@@ -171,40 +170,5 @@ def test_ctrl_c_is_not_held_up_by_a_store_that_is_away(store: Path, line: Line):
         raise KeyboardInterrupt
     assert time.monotonic() - start < 1.0
     line.cut = False
-    sending.flush(runs_folder())
+    settling.flush(runs_folder())
     assert one_row(store, "status") == ("KILLED",)
-
-
-def test_the_end_of_a_run_whose_process_is_gone(store: Path, statuses: Callable):
-    """Its journal has no end: it gets one, FAILED, with the time it was last written to."""
-    client, experiment_id = open_store("tests")
-    start = {"experiment": "tests", "name": "a run", "tags": {}}
-    journal = Journal.create(runs_folder() / "task-0", f"sqlite:///{store}", **start)
-    journal.append("resume", **start, process=GONE)
-    while journal.next is not None:
-        sending.send_entry(client, experiment_id, journal, again=False)
-    journal.release()
-    assert statuses(store) == ["RUNNING"]
-    sending.settle_runs("tests")
-    assert statuses(store) == ["FAILED"]
-
-
-def test_stale_runs_of_another_folder(store: Path, statuses: Callable):
-    """Told by the tag of the process; a run of a living process, or of another machine, is left alone."""
-    client, experiment_id = open_store("tests")
-    for process in (GONE, process_name(), "another-machine:1:1"):
-        client.create_run(experiment_id, tags={sending.PROCESS: process})
-    closed = sending.close_stale(client, experiment_id)
-    assert len(closed) == 1
-    assert MlflowClient().get_run(closed[0]).data.tags["ended_by"] == sending.GONE
-    assert sorted(statuses(store)) == ["FAILED", "RUNNING", "RUNNING"]
-
-
-@pytest.mark.usefixtures("store")
-def test_a_journal_for_another_store_is_left_and_named():
-    journal = Journal.create(runs_folder() / "task-0", "http://me:***@elsewhere", experiment="t", name="n", tags={})
-    journal.append("end", status="FINISHED")
-    journal.release()
-    sent, (line,) = sending.flush(runs_folder())
-    assert sent == 0
-    assert "it is for the store http://me:***@elsewhere" in line

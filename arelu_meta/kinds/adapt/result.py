@@ -21,7 +21,7 @@ from arelu_meta.kinds.adapt.spec import AdaptSpec
 from arelu_meta.kinds.results import HELD_OUT, UNVERIFIED, Result, block, where_to_look
 from arelu_meta.metrics import confusion_matrix
 from arelu_meta.pictures.figures import confusion_figure
-from arelu_meta.store.tracking import Tracker
+from arelu_meta.store.tracker import Tracker
 
 
 @dataclass(frozen=True, eq=False)

@@ -37,7 +37,7 @@ from arelu_meta.pictures.figures import activation_curves, training_curve
 from arelu_meta.pretrained.assembly import Assembled
 from arelu_meta.runtime import processes
 from arelu_meta.seeding import generator, global_stream
-from arelu_meta.store.tracking import Tracker
+from arelu_meta.store.tracker import Tracker
 from arelu_meta.training.meta import evaluate, make_optimizer, meta_train, validate
 
 CURVES = 6  # test functions that are drawn

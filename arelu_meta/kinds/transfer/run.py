@@ -24,7 +24,7 @@ from arelu_meta.kinds.transfer.result import TransferResult
 from arelu_meta.kinds.transfer.spec import STAGES, DomainsSection, TransferSpec
 from arelu_meta.pictures.figures import activation_curves, training_curve
 from arelu_meta.runtime import processes
-from arelu_meta.store.tracking import Tracker
+from arelu_meta.store.tracker import Tracker
 from arelu_meta.training.losses import mean_loss
 from arelu_meta.training.supervised import SupervisedTrainer, predict
 

@@ -1,0 +1,48 @@
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from mlflow import MlflowClient
+
+from arelu_meta.runtime.machine import process_name
+from arelu_meta.store import settling
+from arelu_meta.store.connection import open_store
+from arelu_meta.store.journal import Journal, runs_folder
+from arelu_meta.store.sending import PROCESS, send_entry
+
+ENDED = process_name().rpartition(":")[0] + ":0"  # this process's number, and another start
+
+
+def test_the_end_of_a_run_whose_process_is_gone(store: Path, statuses: Callable):
+    """Its journal has no end: it gets one, FAILED, with the time it was last written to."""
+    client, experiment_id = open_store("tests")
+    start = {"experiment": "tests", "name": "a run", "tags": {}}
+    journal = Journal.create(runs_folder() / "task-0", f"sqlite:///{store}", **start)
+    journal.append("resume", **start, process=ENDED)
+    while journal.next is not None:
+        send_entry(client, experiment_id, journal, again=False)
+    journal.release()
+    assert statuses(store) == ["RUNNING"]
+    settling.settle_runs("tests")
+    assert statuses(store) == ["FAILED"]
+
+
+def test_stale_runs_of_another_folder(store: Path, statuses: Callable):
+    """Told by the tag of the process; a run of a living process, or of another machine, is left alone."""
+    client, experiment_id = open_store("tests")
+    for process in (ENDED, process_name(), "another-machine:1:1"):
+        client.create_run(experiment_id, tags={PROCESS: process})
+    closed = settling.close_stale(client, experiment_id)
+    assert len(closed) == 1
+    assert MlflowClient().get_run(closed[0]).data.tags["ended_by"] == settling.GONE
+    assert sorted(statuses(store)) == ["FAILED", "RUNNING", "RUNNING"]
+
+
+@pytest.mark.usefixtures("store")
+def test_a_journal_for_another_store_is_left_and_named():
+    journal = Journal.create(runs_folder() / "task-0", "http://me:***@elsewhere", experiment="t", name="n", tags={})
+    journal.append("end", status="FINISHED")
+    journal.release()
+    sent, (line,) = settling.flush(runs_folder())
+    assert sent == 0
+    assert "it is for the store http://me:***@elsewhere" in line
