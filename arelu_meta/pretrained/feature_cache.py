@@ -19,10 +19,12 @@ from arelu_meta.console import progress
 from arelu_meta.data.files import cache_folder
 from arelu_meta.data.imageset import ImageSet
 from arelu_meta.data.inputs import Inputs
+from arelu_meta.errors import InputError
 from arelu_meta.pretrained.assembly import fit_to_inputs
 
 FILE = "features.db"
 AT_ONCE = 32  # images
+CHECKED = 2  # images computed again though the cache has them, to see whether the network still gives the same
 MOST_BYTES = 500_000_000
 GENERATION = 1  # to be raised when the same network and image give other features
 _TABLE = """
@@ -62,21 +64,51 @@ def cached_features(
 
     Returns:
         Features (N, d) on the CPU, and how many of them were computed.
+
+    Raises:
+        InputError: an image with features that are not finite.
     """
     key, keys = network_key(network, inputs, name), image_keys(images)
-    found = read_features(key, keys)
-    missing = [number for number, image in enumerate(keys) if image not in found]
     network = network.to(device).eval()
+
+    @torch.no_grad()
+    def compute(numbers: Tensor) -> dict[str, Tensor]:
+        fitted = fit_to_inputs(images.subset(numbers), inputs, resize=inputs.resize)
+        vectors = network(fitted.pixels(torch.arange(len(numbers), device=fitted.device)).to(device)).cpu()
+        for number, vector in zip(numbers.tolist(), vectors, strict=True):
+            if not vector.isfinite().all():
+                raise InputError(
+                    f"image {number} of {images.name} has features that are not finite; check the network's weights"
+                )
+        return {keys[number]: vector for number, vector in zip(numbers.tolist(), vectors, strict=True)}
+
+    found = read_features(key, keys)
+    known = [number for number, image in enumerate(keys) if image in found][:CHECKED]
+    if known and not _agree(found, compute(torch.tensor(known))):
+        forget(key)  # code may change while tensors and names stay
+        found = {}
+    missing = [number for number, image in enumerate(keys) if image not in found]
     chunks = torch.tensor(missing, dtype=torch.int64).split(AT_ONCE) if missing else ()
-    with bar("features", len(chunks)) as advance, torch.no_grad():
+    with bar("features", len(chunks)) as advance:
         for done, chunk in enumerate(chunks, start=1):
-            fitted = fit_to_inputs(images.subset(chunk), inputs, resize=inputs.resize)
-            vectors = network(fitted.pixels(torch.arange(len(chunk), device=fitted.device)).to(device)).cpu()
-            new = {keys[number]: vector for number, vector in zip(chunk.tolist(), vectors, strict=True)}
+            new = compute(chunk)
             write_features(key, new)
             found.update(new)
             advance(f"{min(done * AT_ONCE, len(missing))} of {len(missing)} images")
     return torch.stack([found[image] for image in keys]), len(missing)
+
+
+def _agree(found: dict[str, Tensor], computed: dict[str, Tensor]) -> bool:
+    """Whether features from the cache are those that the network gives now, but for rounding."""
+    pairs = [(found[image], vector) for image, vector in computed.items()]
+    scale = max(float(vector.abs().max()) for _, vector in pairs) or 1.0
+    return all(old.shape == new.shape and float((old - new).abs().max()) < 1e-3 * scale for old, new in pairs)
+
+
+def forget(network: str) -> None:
+    """Drop all rows of a network."""
+    with contextlib.suppress(sqlite3.Error, OSError), _opened() as connection:
+        connection.execute("DELETE FROM features WHERE network = ?", (network,))
 
 
 def read_features(network: str, keys: Sequence[str]) -> dict[str, Tensor]:
@@ -86,7 +118,7 @@ def read_features(network: str, keys: Sequence[str]) -> dict[str, Tensor]:
         for key in keys:
             query = "SELECT numbers, digest FROM features WHERE network = ? AND image = ?"
             for numbers, digest in connection.execute(query, (network, key)):
-                if _digest(network, key, numbers) == digest:
+                if isinstance(numbers, bytes) and _digest(network, key, numbers) == digest:
                     found[key] = torch.from_numpy(np.frombuffer(numbers, np.float32).copy())
         touch = "UPDATE features SET used = ? WHERE network = ? AND image = ?"
         connection.executemany(touch, [(time.time(), network, key) for key in found])

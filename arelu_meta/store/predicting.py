@@ -78,7 +78,7 @@ class Predictions:
 
     def known_classes(self) -> list[str]:
         """The class of each file, where all of them lie in folders that are named after classes; else none."""
-        names = [file.resolve().parent.name for file in self.files]
+        names = [file.absolute().parent.name for file in self.files]
         return names if names and set(names) <= set(self.class_names) else []
 
 

@@ -13,6 +13,7 @@ from torch import nn
 from arelu_meta.console import progress
 from arelu_meta.data.imageset import ImageSet
 from arelu_meta.data.inputs import Inputs
+from arelu_meta.errors import InputError
 from arelu_meta.pretrained import feature_cache
 from arelu_meta.pretrained.feature_cache import cached_features, network_key, read_features, write_features
 from arelu_meta.pretrained.features import feature_network
@@ -120,3 +121,31 @@ def test_two_processes_at_once(root):
     found = read_features("net", [f"{name} {number}" for name in ("one", "two") for number in range(200)])
     assert len(found) == 400
     assert all(torch.equal(value, torch.full((4,), float(key.split()[1]))) for key, value in found.items())
+
+
+def test_code_that_changed_is_noticed(network, monkeypatch):
+    """Tensors, layers and name stay, `forward` does not: two of the images are computed again, then all are."""
+    first, _ = computed(network)
+    forward = type(network).forward
+    monkeypatch.setattr(type(network), "forward", lambda self, x: forward(self, x) + 1)
+    second, count = computed(network)
+    assert count == 40
+    assert torch.allclose(second, first + 1)
+    assert computed(network)[1] == 0
+
+
+@pytest.mark.parametrize("value", [None, 5, "abc"])
+def test_a_row_of_another_type_is_computed_again(network, folder, value):
+    computed(network)
+    with sqlite3.connect(folder / feature_cache.FILE) as connection:
+        connection.execute("UPDATE features SET numbers = ?", (value,))
+    assert computed(network)[1] == 40
+
+
+def test_features_that_are_not_finite():
+    class Broken(nn.Module):
+        def forward(self, x):
+            return x.mean((2, 3)) / (x.amax((1, 2, 3), keepdim=True) < 2).float().flatten(1).sub(1)
+
+    with pytest.raises(InputError, match="image 0 of noise has features that are not finite"):
+        computed(Broken())

@@ -68,7 +68,7 @@ def moved_parameters(network: nn.Module, method: str) -> dict[str, nn.Parameter]
     return {
         name: parameter
         for name, parameter in named.items()
-        if name.rpartition(".")[2] == "bias" or (name.rpartition(".")[0] in norms and parameter.dim() == 1)
+        if name.endswith("bias") or (name.rpartition(".")[0] in norms and parameter.dim() == 1)
     }
 
 
