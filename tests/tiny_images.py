@@ -59,3 +59,9 @@ def masks_of_another_size() -> ImageSet:
 def without_patients() -> ImageSet:
     """The discs, nobody's."""
     return replace(discs(), groups=None, group_names=())
+
+
+def few() -> ImageSet:
+    """Three images of noise of each of two classes."""
+    images = torch.randint(256, (6, 3, 16, 16), generator=torch.Generator().manual_seed(0)).to(torch.uint8)
+    return ImageSet("few", images, torch.arange(6) % 2, ("a", "b"))

@@ -66,6 +66,25 @@ def tuple_output() -> nn.Module:
     return Both()
 
 
+def no_features() -> nn.Module:
+    """Its answers come from a convolution of 3x3, which is no layer that features are given to."""
+    return nn.Sequential(nn.Conv2d(3, 5, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten())
+
+
+def same_features() -> nn.Module:
+    """Features that do not depend on the image."""
+
+    class Same(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.head = nn.Linear(4, 5)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.head(x.new_ones(len(x), 4))
+
+    return Same()
+
+
 def no_network() -> int:
     """What a mistaken name leads to."""
     return 3

@@ -186,7 +186,7 @@ def check_memory(images: int, inputs: Inputs, *, memory: float) -> None:
     if needed > 0.7 * memory:
         raise InputError(
             f"{images} images of {inputs.image_size}x{inputs.image_size} take {needed / 1e9:.1f} GB of "
-            f"{memory / 1e9:.1f} GB; lower `image_size`, or take fewer images"
+            f"{memory / 1e9:.1f} GB; lower `image_size`, or take fewer images of each class"
         )
 
 

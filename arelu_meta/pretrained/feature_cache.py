@@ -20,6 +20,7 @@ from arelu_meta.console import progress
 from arelu_meta.data.files import cache_folder
 from arelu_meta.data.imageset import ImageSet
 from arelu_meta.data.inputs import Inputs
+from arelu_meta.errors import InputError
 from arelu_meta.pretrained.assembly import fit_to_inputs
 
 FILE = "features.db"
@@ -66,23 +67,32 @@ def cached_features(
 
     Returns:
         Features (N, d) on the CPU, and how many of them were computed.
+
+    Raises:
+        InputError: an image with features that are not finite.
     """
     key, keys = network_key(network, inputs, name), image_keys(images)
     found = read_features(key, keys)
     network = network.to(device).eval()
 
+    @torch.no_grad()
     def compute(numbers: Tensor) -> Tensor:
         fitted = fit_to_inputs(images.subset(numbers), inputs, resize=inputs.resize)
-        return network(fitted.pixels(torch.arange(len(numbers), device=fitted.device)).to(device)).cpu()
+        vectors = network(fitted.pixels(torch.arange(len(numbers), device=fitted.device)).to(device)).cpu()
+        broken = numbers[~vectors.isfinite().all(1)]
+        if len(broken):
+            raise InputError(
+                f"image {broken[0]} of {images.name} has features that are not finite; check the network's weights"
+            )
+        return vectors
 
     known = [number for number, image in enumerate(keys) if image in found][:COMPARED]
-    with torch.no_grad():
-        if known and not _same(compute(torch.tensor(known)), [found[keys[number]] for number in known]):
-            forget_features(key)
-            found = {}
+    if known and not _same(compute(torch.tensor(known)), [found[keys[number]] for number in known]):
+        forget_features(key)
+        found = {}
     missing = [number for number, image in enumerate(keys) if image not in found]
     chunks = torch.tensor(missing, dtype=torch.int64).split(AT_ONCE) if missing else ()
-    with bar("features", len(chunks)) as advance, torch.no_grad():
+    with bar("features", len(chunks)) as advance:
         for done, chunk in enumerate(chunks, start=1):
             vectors = compute(chunk)
             new = {keys[number]: vector for number, vector in zip(chunk.tolist(), vectors, strict=True)}

@@ -14,6 +14,7 @@ from arelu_meta.backbones.features import feature_network
 from arelu_meta.console import progress
 from arelu_meta.data.imageset import ImageSet
 from arelu_meta.data.inputs import Inputs
+from arelu_meta.errors import InputError
 from arelu_meta.pretrained import feature_cache
 from arelu_meta.pretrained.feature_cache import cached_features, network_key, read_features, write_features
 from tests.tiny_networks import tiny
@@ -156,3 +157,12 @@ def test_a_table_of_another_shape_is_replaced(network, folder):
     with sqlite3.connect(folder / "features.db") as connection:
         connection.execute("CREATE TABLE features (network TEXT, image TEXT)")
     assert [computed(network)[1] for _ in range(3)] == [40, 32, 0]  # the first write removes the file
+
+
+def test_features_that_are_not_finite():
+    class Broken(nn.Module):
+        def forward(self, x):
+            return x.mean((2, 3)) / (x.amax((1, 2, 3), keepdim=True) < 2).float().flatten(1).sub(1)
+
+    with pytest.raises(InputError, match="image 0 of noise has features that are not finite"):
+        computed(Broken())

@@ -70,6 +70,10 @@ def run_adapt(spec: AdaptSpec, execution: Execution, bar: progress.Bar) -> Adapt
                 device=device,
                 bar=session.bar,
             )
+            if (features == features[0]).all():
+                raise InputError(
+                    f"all images have the same features of {spec.network.model}; check its weights and the images"
+                )
             support = _support(spec, prepared, features, device)
             _evaluate(spec, drawn, support, records, session)
             result = _result(spec, prepared, support, records, session, computed)
@@ -133,6 +137,11 @@ def _check_folds(drawn: Draws, folds: int) -> None:
         needed = 2 if drawn.held_out else 3
         raise InputError(
             f"class {name!r} has {fewest} image(s) to learn from; choices need {needed} at least, add some"
+        )
+    if not drawn.held_out and fewest >= folds and fewest - -(-fewest // folds) < 2:  # what is left of a class in a fold
+        raise InputError(
+            f"class {name!r} has {fewest} images, of which `folds` {folds} leaves one to learn from in a fold; set "
+            f"`folds={fewest}`, or add images"
         )
     if fewest < folds:
         raise InputError(

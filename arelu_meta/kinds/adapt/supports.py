@@ -59,6 +59,11 @@ def draw_supports(images: ImageSet, section: SupportSection) -> Draws:
     source = images.digest
     images, learned, tested = _pools(images, section)
     published = bool(len(tested))
+    if section.test_per_class is not None and section.shots is None and not published:
+        raise InputError(
+            f"`test_per_class={section.test_per_class}` keeps some of what is held out, and of {images.name} all are "
+            "learned from; give `shots`"
+        )
     draws = []
     for number in range(section.draws):
         support, test = [], []

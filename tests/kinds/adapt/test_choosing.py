@@ -46,15 +46,17 @@ def test_the_accuracy_is_that_of_answers_to_images_left_out():
 
 
 def test_a_strength_that_is_better_is_chosen():
-    """Classes that differ in length alone: plain prototypes tell them apart, centred ones do not."""
+    """Four classes on a line: centred and at length one, two and two of them are one. By direction, lengths mislead."""
     random = torch.Generator().manual_seed(0)
-    labels = torch.arange(40) % 2
-    directions = torch.nn.functional.normalize(torch.randn(40, 4, generator=random), dim=1)
-    lengths = torch.where(labels == 0, 1.0, 9.0).unsqueeze(1)
-    features = torch.cat([directions, lengths], 1)
-    assert choose_strength("prototypes", Support(features, labels, 2), 5, seed=0, stream="f").accuracy == 1.0
-    radial = Support(torch.cat([lengths.sqrt(), lengths], 1) + 0.01 * directions[:, :2], labels, 2)
-    assert choose_strength("knn", radial, 5, seed=0, stream="f").accuracy == 1.0
+    labels = torch.arange(40) % 4
+    noise = 0.05 * torch.randn(40, 3, generator=random)
+    line = Support(labels.unsqueeze(1) * torch.tensor([1.0, 0, 0]) + noise, labels, 4)
+    chosen = choose_strength("prototypes", line, 5, seed=0, stream="f")
+    assert (chosen.strength, chosen.accuracy) == ("plain", 1.0)
+    ways = torch.tensor([[1.0, 0, 0], [0, 1, 0], [0, 0, 1], [-1, -1, -1]])
+    lengths = 10 ** (2 * torch.rand(40, 1, generator=random))
+    fan = Support(ways[labels] * lengths * (1 + noise), labels, 4)
+    assert choose_strength("prototypes", fan, 5, seed=0, stream="f").strength == "centred"
 
 
 def test_noise_is_at_chance():

@@ -215,12 +215,23 @@ WRONG = [
     ({"data": {"dataset": DISCS}}, "discs has one class, 'disc'; a classifier needs two or more"),
     ({"data": {**DIGITS, "shots": 3}}, "class '0' has 3 images to learn from, fewer than `folds` 5; set `folds=3`"),
     ({"data": {**DIGITS, "shots": 1}}, r"class '0' has 1 image\(s\) to learn from; choices need 2 at least"),
+    (
+        {"data": {"dataset": "tests.tiny_images:few"}, "methods": {"folds": 2}},
+        "class 'a' has 3 images, of which `folds` 2",
+    ),
+    ({"network": {"model": "tests.tiny_networks:no_features"}}, "which layer is the classifier"),
     ({"network": {"model": "resnet81"}}, "unknown model 'resnet81'; did you mean 'resnet18'"),
     ({"network": {"model": "tests.tiny_networks:two_heads"}}, "which layer is the classifier"),
     ({"network": {"weights": "no.pth"}}, "no weights file 'no.pth'"),
     ({"methods": {"method": ["activation"], "activation": "maxout"}}, "'maxout' takes 2 inputs per output"),
     ({"input": {"image_size": 5}}, "cannot take images of 3x5x5"),
 ]
+
+
+@pytest.mark.usefixtures("store", "no_model")
+def test_features_that_say_nothing():
+    with pytest.raises(InputError, match="all images have the same features of tests"):
+        run(adapt_spec(network={"model": "tests.tiny_networks:same_features"}))
 
 
 @pytest.mark.parametrize(("sections", "message"), WRONG, ids=[message for _, message in WRONG])

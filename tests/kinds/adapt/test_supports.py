@@ -94,3 +94,24 @@ def test_wrong_input(images, settings, message):
 def test_draws_need_shots():
     with pytest.raises(InputError, match="`draws=3` draws images anew, and without `shots`"):
         section(draws=3)
+
+
+def test_classes_drawn_of_a_set():
+    """Four of ten, the same for every draw, by the split seed; their images keep their classes."""
+    images = digits()
+    drawn = draw_supports(images, section(ways=4, shots=3, draws=2))
+    assert len(drawn.images.class_names) == 4
+    for draw in drawn.draws:
+        assert torch.bincount(drawn.images.labels[draw.support]).tolist() == [3] * 4
+    names = [images.class_names[label] for label in images.labels[drawn.numbers].tolist()]
+    assert names == [drawn.images.class_names[label] for label in drawn.images.labels.tolist()]
+    others = {draw_supports(images, section(ways=4, shots=3, split_seed=seed)).images.class_names for seed in range(5)}
+    assert len(others) > 1
+    with pytest.raises(InputError, match="has 10 classes, but `ways` is 11"):
+        draw_supports(images, section(ways=11))
+
+
+def test_images_kept_to_test_where_none_are_held_out():
+    with pytest.raises(InputError, match=r"`test_per_class=3` keeps some of what is held out.*give `shots`"):
+        draw_supports(digits(), section(test_per_class=3))
+    assert draw_supports(negative(), section(test_per_class=3)).held_out
