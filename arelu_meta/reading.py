@@ -52,10 +52,10 @@ def parsing(path: str | Path, *, remedy: str = "replace the file", what: str = "
     Raises:
         InputError: anything but an interruption went wrong inside.
 
-    >>> with parsing("weights.json"):
-    ...     json.loads("{")
+    >>> with parsing("shares.csv"):
+    ...     1 / 0
     Traceback (most recent call last):
-    arelu_meta.errors.InputError: weights.json is damaged (JSONDecodeError: Expecting property name enclosed in ...
+    arelu_meta.errors.InputError: shares.csv is damaged (ZeroDivisionError: division by zero); replace the file
     """
     try:
         yield

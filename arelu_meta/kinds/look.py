@@ -54,10 +54,8 @@ def look_into(
     """Draw Grad-CAM of the test images of trained runs, and feature maps before and after an activation.
 
     Args:
-        runs: runs that were tested on the same images: MLflow run ids, model URIs, or run folders. Networks of
-            classify, transfer, finetune and segment runs can be drawn.
-        layer: layer for Grad-CAM, as in `network.named_modules()`. What it explains is the label of each image, or the
-            mask of a segmentation network.
+        runs: MLflow run ids, model URIs or run folders of runs that were tested on the same images.
+        layer: layer for Grad-CAM, as in `network.named_modules()`; it explains the label of each image, or its mask.
         maps_layer: layer to draw feature maps before and after; empty: none.
         images: number of test images, evenly spread.
         root: folder of the published data sets.

@@ -19,6 +19,12 @@ pytestmark = MLFLOW_WARNINGS
 QUICK = TrainingExecution(keep_model=False, layer_statistics=False)
 
 
+@pytest.fixture(autouse=True)
+def trusted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The images of these runs are functions of the tests."""
+    monkeypatch.setenv("ARELU_META_TRUST", "tests")
+
+
 def trained(activation: str = "arelu"):
     return run(classify_spec(training={"epochs": 1}, network={"activation": activation}), QUICK)
 
