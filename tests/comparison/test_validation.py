@@ -36,6 +36,13 @@ def test_parts_of_ones_own_pass():
     check_cells(expand(experiment(grid=grid, settings=settings)))
 
 
+def test_networks_of_others_in_episodes():
+    grid = {"network": {"activation": ["relu", "own"]}}
+    check_cells(expand(experiment(grid=grid, settings={"network": {"backbone": "timm/test_resnet"}})))
+    with pytest.raises(InputError, match="unknown model 'timm/test_resnett'"):
+        check_cells(expand(experiment(grid=grid, settings={"network": {"backbone": "timm/test_resnett"}})))
+
+
 def test_every_distinct_thing_that_is_wrong_is_one_line():
     """Two activations for each of three networks: the wrong network is told once, the missing activation once."""
     backbones = ["mnist_conv", f"{OWN}:TinyNett", f"{OWN}:wrong_logits"]
