@@ -41,7 +41,11 @@ REFUSED = {
 }
 """families that need a word more, and which"""
 _CONTROL_FLOW = "cannot be traced: symbolically traced variables cannot be used as inputs to control flow"
-NO_SWAP = {"efficientvit_b0": _CONTROL_FLOW, "mobilevit_xxs": _CONTROL_FLOW}
+NO_SWAP = {
+    "efficientvit_b0": _CONTROL_FLOW,
+    "mobilevit_xxs": _CONTROL_FLOW,
+    "selecsls42": r"features\.0 branches on the type of a value",
+}
 """families whose activations cannot be swapped, and why"""
 ONE_SIZE: dict[str, str] = {}
 """families that take images of one size, and why"""
