@@ -28,7 +28,8 @@ def test_parameter_counts_are_shown(capsys: pytest.CaptureFixture[str]):
     main([])
     rows = {line.split()[0]: line.split() for line in capsys.readouterr().out.splitlines() if line.strip()}
     for entry in activations.entries():
-        assert rows[entry.name][1:3] == [entry.group, str(entry.parameters)]
+        count = f"{entry.parameters}+" if entry.per_channel else str(entry.parameters)
+        assert rows[entry.name][1:3] == [entry.group, count]
 
 
 def test_version(capsys: pytest.CaptureFixture[str]):

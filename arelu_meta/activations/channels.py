@@ -97,9 +97,22 @@ def fit_channels(network: nn.Module, x: Tensor) -> nn.Module:
     >>> fit_channels(network, torch.zeros(2, 1, 5, 5))[1]
     ACONC(channels=8)
     """
+    found = _channels_met(network, x) if unfitted(network) else {}
+    random = Generator().manual_seed(torch.initial_seed())
+    for module, shapes in found.items():
+        if len(shapes) > 1:
+            counts = " and ".join(str(count) for count, _ in sorted(shapes))
+            raise InputError(f"one {type(module).__name__} is called with {counts} channels; give each call its own")
+        for channels, channels_last in shapes:
+            module.channels_last = channels_last
+            if channels > 1:
+                module.set_channels(channels, random)
+    return network
+
+
+def _channels_met(network: nn.Module, x: Tensor) -> dict[ChannelActivation, set[tuple[int, bool]]]:
+    """Run the network once; give the numbers of channels that each activation met, and whether they were last."""
     activations = unfitted(network)
-    if not activations:
-        return network
     met: dict[ChannelActivation, set[tuple[int, bool]]] = {module: set() for module in activations}
     last = [False]  # whether the layer that ran before has its channels last
 
@@ -125,13 +138,4 @@ def fit_channels(network: nn.Module, x: Tensor) -> nn.Module:
             hook.remove()
         for module, before in training.items():
             module.training = before
-    random = Generator().manual_seed(torch.initial_seed())
-    for module, shapes in met.items():
-        if len(shapes) > 1:
-            counts = " and ".join(str(count) for count, _ in sorted(shapes))
-            raise InputError(f"one {type(module).__name__} is called with {counts} channels; give each call its own")
-        for channels, channels_last in shapes:
-            module.channels_last = channels_last
-            if channels > 1:
-                module.set_channels(channels, random)
-    return network
+    return met

@@ -219,10 +219,7 @@ def build(
     >>> sum(parameter.numel() for parameter in net.parameters())
     112269
     """
-    import torch
     from torch import nn
-
-    from arelu_meta.activations.channels import fit_channels
 
     check_options(backbone, options)
     entry = _REGISTRY.find(backbone)
@@ -240,6 +237,15 @@ def build(
         raise InputError(f"backbone {entry.name!r} cannot be built with {given}: {kind}{first_line(error)}") from error
     if not isinstance(built, nn.Module):
         raise InputError(f"backbone {entry.name!r} gives a {type(built).__name__}, not a torch.nn.Module")
+    return _fitted(built, channels, image_size)
+
+
+def _fitted(built: "nn.Module", channels: int, image_size: tuple[int, int]) -> "nn.Module":
+    """Let activations with numbers for each channel count these."""
+    import torch
+
+    from arelu_meta.activations.channels import fit_channels
+
     return fit_channels(built, torch.zeros(2, channels, *image_size))
 
 

@@ -43,15 +43,15 @@ def answer_sheet(tiles: Sequence[Tile], *, rows: int = 30, columns: int = 12) ->
         for start in range(0, len(shown), columns):
             lines.append(("" if start else f"{short} ({len(members)})", shown[start : start + columns]))
     lines = lines[:rows]
-    left = len(classes) - sum(bool(title) for title, _ in lines)
+    unseen = len(classes) - sum(bool(title) for title, _ in lines)
     bold, small = open_font("DejaVuSans", 14), open_font("DejaVuSans", 11)
     margin = 3 * GAP + int(max((bold.getlength(title) for title, _ in lines), default=0))
     width, height = TILE + GAP, TILE + CAPTION + GAP
     broadest = max((len(members) for _, members in lines), default=0)
-    sheet = Image.new("RGB", (margin + broadest * width, max(1, len(lines)) * height + GAP + 20 * bool(left)), PAPER)
+    sheet = Image.new("RGB", (margin + broadest * width, max(1, len(lines)) * height + GAP + 20 * bool(unseen)), PAPER)
     pen = ImageDraw.Draw(sheet)
-    if left:
-        pen.text((GAP, sheet.height - 10), f"and {left} more classes", fill=INK, font=bold, anchor="lm")
+    if unseen:
+        pen.text((GAP, sheet.height - 10), f"and {unseen} more classes", fill=INK, font=bold, anchor="lm")
     for row, (title, members) in enumerate(lines):
         top = GAP + row * height
         pen.text((GAP, top + TILE // 2), title, fill=INK, font=bold, anchor="lm")

@@ -95,8 +95,7 @@ def assemble(
     found = _find_head(network, sized, named=head)
     inputs, of_target = with_statistics(sized, normalise=normalise, mean=mean, std=std)
     named = (activation, activation_options or {}, images if read.state and found else None)  # features: no answers
-    with global_stream(seed, "activations"):
-        report, agreement = _swap(network, *named, inputs, resize, preserve=preserve)
+    report, agreement = _swap(network, *named, inputs, resize, preserve=preserve, seed=seed)
     found = _new_head(network, inputs, found, classes=classes or len(images.class_names), seed=seed, check=bool(head))
     return Assembled(network.train(), inputs, found, read, report, agreement, of_target)
 
@@ -265,18 +264,21 @@ def _swap(
     resize: Resize,
     *,
     preserve: bool,
+    seed: int,
 ) -> tuple[SwapReport | None, float | None]:
     """Swap the activations, unless the network keeps its own; on some of `images`, measure how many answers stay."""
     if activation == "own":
         return None, None
     if images is None:
-        return swap(network, activation, preserve=preserve, example=noise(inputs, 2), **options), None
+        with global_stream(seed, "activations"):
+            return swap(network, activation, preserve=preserve, example=noise(inputs, 2), **options), None
     numbers = torch.linspace(0, len(images) - 1, min(COMPARED, len(images))).long()  # spread over the set
     some = fit_to_inputs(images.subset(numbers), inputs, resize=resize)
     x = some.pixels(torch.arange(len(some), device=some.device)).cpu()  # (n, C, H, W)
     with torch.no_grad():
         before = network.eval()(x).argmax(1)
-    report = swap(network, activation, preserve=preserve, example=x, **options)
+    with global_stream(seed, "activations"):
+        report = swap(network, activation, preserve=preserve, example=x, **options)
     with torch.no_grad():
         return report, (network.eval()(x).argmax(1) == before).float().mean().item()
 

@@ -50,8 +50,7 @@ def swap(
         preserve: start where the old ones were, as nearly as possible; fold a gain into the next layer if exact
         parts: "auto": of a network that cannot be traced, swap the largest parts that can be proved, leave the rest
             as it is, and report both; None: refuse such a network
-        example: an input of the network, (2, C, H, W) for example, on which activations with numbers for each channel
-            count these; None: refuse such an activation
+        example: an input of the network, by which activations with numbers for each channel count these
         options: options of the new activation
 
     Returns:
@@ -71,18 +70,16 @@ def swap(
     types = types_to_replace(from_, to)
     _check_swappable(model, activations.build(to, **options), to, example)
     try:
-        return _with_channels(
-            model, _swap_parts(model, whole(model, types), types, to, where, preserve, options), example
-        )
+        report = _swap_parts(model, whole(model, types), types, to, where, preserve, options)
     except UnprovedError as error:
         found = find_parts(model, types, error)
         if not found.sites:
             raise
         if parts is None:
-            raise InputError(
-                f'{error}; give `parts="auto"` to swap the {len(found.sites)} that can be proved'
-            ) from None
-    return _with_channels(model, _swap_parts(model, found, types, to, where, preserve, options), example)
+            count = len(found.sites)
+            raise InputError(f'{error}; give `parts="auto"` to swap the {count} that can be proved') from None
+        report = _swap_parts(model, found, types, to, where, preserve, options)
+    return _with_channels(model, report, example)
 
 
 def _with_channels(model: nn.Module, report: SwapReport, example: Tensor | None) -> SwapReport:

@@ -23,9 +23,6 @@ def load_with_support(source: str | Path, support: str | Path) -> LoadedModel:
     Raises:
         InputError: it is no few-shot model, the folder has fewer than two classes, more than the head of the model
             has outputs, or files that are no images.
-
-    Example:
-        >>> load_with_support("RUN_ID", "support/").predict("photos/")  # doctest: +SKIP
     """
     folder, stored = Path(support).expanduser(), open_model(source)
     if not folder.is_dir():
