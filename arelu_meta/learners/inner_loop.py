@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.func import grad
 
 from arelu_meta.backbones.norm import statistics_from, uses_support_statistics
-from arelu_meta.errors import InputError
+from arelu_meta.errors import InputError, unknown
 from arelu_meta.learners.functional_network import Parameters
 from arelu_meta.learners.moving import Part
 
@@ -19,6 +19,13 @@ InnerOptimizer = Literal["sgd", "adam"]
 Loss: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 LOSSES: dict[str, Loss] = {"cross_entropy": F.cross_entropy, "mse": F.mse_loss}
 """losses by name, which are computed for all episodes at once"""
+
+
+def loss_by_name(name: str) -> Loss:
+    """Give the loss of a name, or refuse one that there is none of."""
+    if name not in LOSSES:
+        raise unknown("loss", name, LOSSES)
+    return LOSSES[name]
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,7 +11,16 @@ from arelu_meta import learners
 from arelu_meta.data.episodes import Episode
 from arelu_meta.errors import InputError
 from arelu_meta.learners.prototypes import ProtoNet
-from tests.learners.small_problems import WAYS, build, central_differences, conv4, episodes, gradients, own_net
+from tests.learners.small_problems import (
+    WAYS,
+    build,
+    central_differences,
+    conv4,
+    episodes,
+    gradients,
+    own_net,
+    real_targets,
+)
 
 
 def shuffled(batch: Episode) -> Episode:
@@ -134,3 +143,8 @@ def test_features_that_are_maps_are_refused_in_one_line():
         InputError, match=r"`features` of SqueezeNet gives \(24, 512, 1, 1\); prototypes are made of \(N, d\)"
     ):
         learners.build("protonet", network).meta_step(colour, progress=0.0)
+
+
+def test_real_targets_have_no_class_means():
+    with pytest.raises(InputError, match="prototypes are means of classes, and these targets are real numbers"):
+        build("protonet", own_net()).meta_step(real_targets(episodes()), progress=0.0)
