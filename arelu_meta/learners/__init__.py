@@ -218,7 +218,7 @@ def build(
         episode_clip: bound on the Euclidean norm of each episode's meta-gradient, before the batch is averaged; None:
             no bound. For methods that adapt by gradient; with `reptile`, on how far an episode moves the parameters.
         options: `chunk`, and for methods that adapt by gradient `inner_lr`, `inner_steps`, `test_steps`, `clip_norm`,
-            `inner_optimizer` and `loss` (also "mse"), as in `arelu_meta.learners.maml.maml`; `head` for `anil` and `boil`.
+            `inner_optimizer` and `loss` (also "mse"), as in `learners.maml.maml`; `head` for `anil` and `boil`.
 
     Returns:
         A learner: `meta_step` fills gradients from episodes, `adapt` answers queries of one support set.
