@@ -234,8 +234,7 @@ def build(
         episode_clip: bound on the Euclidean norm of each episode's meta-gradient, before the batch is averaged; None:
             no bound. For methods that adapt by gradient; with `reptile`, on how far an episode moves the parameters.
         options: `chunk`, and for methods that adapt by gradient `inner_lr`, `inner_steps`, `test_steps`, `clip_norm`,
-            `inner_optimizer`, `loss` (a function, or "cross_entropy" or "mse"), and all but `reptile` `adapt` and
-            `head`, as in `arelu_meta.learners.maml.maml`.
+            `inner_optimizer`, `loss` (also "mse"), and all but `reptile` `adapt` and `head`, as in `learners.maml.maml`.
 
     Returns:
         A learner: `meta_step` fills gradients from episodes, `adapt` answers queries of one support set.
@@ -249,17 +248,15 @@ def build(
     >>> learner.rule.moving  # names of parameters, once the first episode has shown which layer is the head
     'head'
     """
-    from arelu_meta.learners.inner_loop import LOSSES
+    from arelu_meta.learners.inner_loop import loss_by_name
     from arelu_meta.learners.learner import Learner
 
     check_engine(method, engine)
     chosen = entry(method)
     if chosen.by_gradient:
         options["engine"] = engines.build(engine)
-    if isinstance(name := options.get("loss"), str):
-        if name not in LOSSES:
-            raise unknown("loss", name, LOSSES)
-        options["loss"] = LOSSES[name]
+    if isinstance(loss := options.get("loss"), str):
+        options["loss"] = loss_by_name(loss)
     target = chosen.load()
     given = [name for name in ("chunk", "engine") if name in options]
     check_accepts(f"method {chosen.name!r}", target, options.keys() - set(given), given=given)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.func import grad
 
 from arelu_meta.backbones.norm import statistics_from, uses_support_statistics
-from arelu_meta.errors import InputError
+from arelu_meta.errors import InputError, unknown
 from arelu_meta.learners.functional_network import Parameters
 
 InnerOptimizer = Literal["sgd", "adam"]
@@ -18,6 +18,13 @@ InnerOptimizer = Literal["sgd", "adam"]
 Loss: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 LOSSES: dict[str, Loss] = {"cross_entropy": F.cross_entropy, "mse": F.mse_loss}
 """losses by name, which are computed for all episodes at once"""
+
+
+def loss_by_name(name: str) -> Loss:
+    """Give the loss of a name, or refuse one that there is none of."""
+    if name not in LOSSES:
+        raise unknown("loss", name, LOSSES)
+    return LOSSES[name]
 
 
 @dataclass(frozen=True, eq=False)

@@ -131,5 +131,5 @@ def test_a_comparison_by_an_error():
         assert len(history) == 4
         assert row["validation/mse"] == min(entry.value for entry in history)
         assert findings.episodes[row["run_id"]][:, -1].mean() == pytest.approx(row["test/mse"], rel=1e-4)
-    relu = done.report.analysis.main.arm("relu")
+    relu = done.report.analysis.fixed[0].arm("relu")
     assert relu.best == min(relu.results)

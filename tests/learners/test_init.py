@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from torch import nn
 
 from arelu_meta import learners
 from arelu_meta.errors import InputError
@@ -124,3 +125,12 @@ def test_what_cannot_be_registered():
         learners.register("mine")(Elsewhere)
     with pytest.raises(InputError, match="method 'maml' is registered already"):
         learners.register("maml")(HalfProtoNet)
+
+
+def test_losses_by_name():
+    network = nn.Sequential(nn.Flatten(), nn.Linear(4, 1))
+    learner = learners.build("maml", network, inner_lr=0.1, inner_steps=1, loss="mse")
+    assert isinstance(learner, GradientLearner)
+    assert learner.rule.loss is nn.functional.mse_loss
+    with pytest.raises(InputError, match="unknown loss 'mes'; did you mean 'mse'"):
+        learners.build("maml", network, inner_lr=0.1, inner_steps=1, loss="mes")

@@ -11,7 +11,16 @@ from arelu_meta import learners
 from arelu_meta.data.episodes import Episode
 from arelu_meta.errors import InputError
 from arelu_meta.learners.prototypes import ProtoNet
-from tests.learners.small_problems import WAYS, build, central_differences, conv4, episodes, gradients, own_net
+from tests.learners.small_problems import (
+    WAYS,
+    build,
+    central_differences,
+    conv4,
+    episodes,
+    gradients,
+    own_net,
+    real_targets,
+)
 
 
 def shuffled(batch: Episode) -> Episode:
@@ -137,3 +146,8 @@ def test_features_of_a_network_without_a_method_for_them():
     batch = episodes(size=32, dtype=torch.float32)
     colour = Episode(*(half.expand(-1, -1, 3, -1, -1) if half.dim() == 5 else half for half in batch.tensors()))
     assert learners.build("protonet", network.eval()).embed(colour.query_x[0]).shape == (6, 512)
+
+
+def test_real_targets_have_no_class_means():
+    with pytest.raises(InputError, match="prototypes are means of classes, and these targets are real numbers"):
+        build("protonet", own_net()).meta_step(real_targets(episodes()), progress=0.0)
