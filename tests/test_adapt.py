@@ -24,7 +24,7 @@ def test_the_first_word_is_the_images(capsys, monkeypatch, tmp_path: Path):
     assert first.split(" on ")[0] in ("knn", "linear")
     assert first.endswith(f"{TINY}: {DIGITS}, protocol support_only, seed 0")
     for part in (
-        "(n = 2), 95 % interval over draws",
+        "n = 2, 95 % interval over draws",
         "50 images of 10 classes, 5 of each",
         "python -m arelu_meta.predict",
     ):

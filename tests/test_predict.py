@@ -152,3 +152,34 @@ def test_a_model_that_is_not_there(tmp_path, monkeypatch, capsys):
     Image.new("L", (8, 8)).save("a.png")
     assert main(["no_such_model", "a.png"]) == 2
     assert "no folder, MLflow run or model URI: 'no_such_model'" in capsys.readouterr().err
+
+
+def test_unknown_images(photos, monkeypatch, capsys):
+    """What is usual is made up here: of the first two images a twentieth at most of the support is no nearer."""
+
+    def with_typicality(model, rate):
+        def answer(pixels):
+            usual = torch.full((len(pixels), 1), 0.5)
+            usual[:2] = torch.tensor([[0.05], [0.02]])
+            return torch.cat([model.served.network(pixels).softmax(1), usual], 1)
+
+        assert rate == 0.05
+        return answer
+
+    monkeypatch.setattr(LoadedModel, "_with_typicality", with_typicality)
+    words = ["it", str(photos / "dark"), "--unknown", "0.05", "--csv", "a.csv", "--json", "a.json", "--sheet", "a.png"]
+    assert main(words) == 0
+    out = capsys.readouterr().out
+    assert "2 of 25 are unknown: less usual than 95 % of the support" in out
+    assert out.splitlines()[1].split()[1:3] == ["unknown", "light"]
+    records = json.loads(Path("a.json").read_text())
+    assert (records[0]["class"], records[0]["probability"], records[0]["runner_up"]) == ("unknown", None, "light")
+    assert [record["typicality"] for record in records[:3]] == pytest.approx([0.05, 0.02, 0.5])
+    row = next(csv.DictReader(Path("a.csv").read_text().splitlines()))
+    assert (row["class"], row["probability"]) == ("unknown", "")
+
+
+@pytest.mark.usefixtures("photos")
+def test_unknown_is_for_models_of_adapt(capsys):
+    assert main(["it", "photos", "--unknown", "0.05"]) == 2
+    assert "it is no model of adapt, which --unknown is for; leave it out" in capsys.readouterr().err

@@ -51,7 +51,7 @@ def own_cache(tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("ARELU_META_CACHE", str(tmp_path / "cache"))
 
 
-@pytest.mark.parametrize("method", ["prototypes", "linear"])
+@pytest.mark.parametrize("method", ["prototypes", pytest.param("linear", marks=pytest.mark.slow)])
 def test_a_class_is_added_and_the_others_stay(store_uri, tmp_path, capsys, method):
     """Rows bit-equal in the store, logits of the old classes equal, the new class answered; then another is added."""
     run_id = adapted(photos(tmp_path / "photos", ("dark", "grey")), method)

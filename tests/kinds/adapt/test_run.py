@@ -131,6 +131,12 @@ def test_methods_are_paired_on_draws(store_uri):
     report = result.report()
     assert "95 % interval over draws" in report
     assert "less linear, points" in report
+    children = MlflowClient(store_uri).search_runs(
+        [result.experiment_id], f"tags.`mlflow.parentRunId` = '{result.run_id}'", order_by=["tags.draw"]
+    )
+    assert [child.data.tags["draw"] for child in children] == ["0", "1", "2", "3"]
+    assert [child.data.metrics["test/accuracy_linear"] for child in children] == pytest.approx(accuracies["linear"])
+    assert {child.info.status for child in children} == {"FINISHED"}
     assert {"draws.csv", "report.md", "figures/confusion.png", "split.json"} <= artifacts(store_uri, result.run_id)
 
 
