@@ -121,6 +121,20 @@ def inputs_of(images: ImageSet, *, resize: Resize = "scale", read_size: int = 0)
     )
 
 
+def _check_fit(images: ImageSet, channels: int, image_size: int) -> None:
+    """Refuse a shape of images for vectors, and one that does not go into memory."""
+    if images.is_vectors and (channels or image_size):
+        asked = f"`channels` {channels}" if channels else f"`image_size` {image_size}"
+        held = f"{images.name} holds vectors of {images.channels} features"
+        raise InputError(f"{held}, and {asked} is of images; leave it out, or give images")
+    needed = len(images) * (channels or images.channels) * image_size**2
+    if needed > available_memory():
+        raise InputError(
+            f"{len(images)} images of {image_size}x{image_size} take {needed >> 30} GiB, more than this machine has; "
+            "lower `image_size`"
+        )
+
+
 def fit_images(images: ImageSet, *, channels: int = 0, image_size: int = 0, resize: Resize = "scale") -> ImageSet:
     """Bring a set to a number of channels and to square images of one size.
 
@@ -141,19 +155,8 @@ def fit_images(images: ImageSet, *, channels: int = 0, image_size: int = 0, resi
         >>> fit_images(grey, channels=3, image_size=28, resize="crop").images.shape
         torch.Size([1, 3, 28, 28])
     """
-    if images.is_vectors:
-        if channels or image_size:
-            asked = f"`channels` {channels}" if channels else f"`image_size` {image_size}"
-            held = f"{images.name} holds vectors of {images.channels} features"
-            raise InputError(f"{held}, and {asked} is of images; leave it out, or give images")
-        return images
+    _check_fit(images, channels, image_size)
     pixels, masks = images.images, images.masks
-    needed = len(images) * (channels or images.channels) * image_size**2
-    if needed > available_memory():
-        raise InputError(
-            f"{len(images)} images of {image_size}x{image_size} take {needed >> 30} GiB, more than this machine has; "
-            "lower `image_size`"
-        )
     if channels and channels != images.channels:
         if images.channels == 1:
             pixels = pixels.expand(-1, channels, -1, -1).contiguous()

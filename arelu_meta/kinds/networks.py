@@ -12,7 +12,8 @@ from arelu_meta.data.imageset import ImageSet
 from arelu_meta.errors import InputError, first_line
 from arelu_meta.kinds.adapt.spec import AdaptSpec
 from arelu_meta.kinds.classify.spec import ClassifySpec
-from arelu_meta.kinds.few_shot.spec import EpisodeNetworkSection, FewShotSpec
+from arelu_meta.kinds.few_shot.network_section import EpisodeNetworkSection
+from arelu_meta.kinds.few_shot.spec import FewShotSpec
 from arelu_meta.kinds.finetune.spec import OWN, FineTuneSpec, PretrainedSection
 from arelu_meta.kinds.sections import NetworkSection
 from arelu_meta.kinds.segment.spec import SegmentNetworkSection, SegmentSpec
@@ -164,3 +165,22 @@ def check_logits(network: nn.Module, images: ImageSet, shape: tuple[int, ...], b
     found = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
     if found != (2, *shape):
         raise InputError(f"backbone {backbone!r} gives {found} for 2 images; it must give logits {(2, *shape)}")
+
+
+def check_forward(network: nn.Module, example: Tensor) -> None:
+    """Refuse a network whose forward pass changes its buffers: one episode would leak into the next."""
+    before = {name: value.clone() for name, value in network.named_buffers()}
+    network.train()
+    with torch.no_grad(), torch.random.fork_rng():
+        network(example)
+    changed = [n for n, value in network.named_buffers() if n not in before or not torch.equal(value, before[n])]
+    allowed = {
+        f"{n}.{b}" for n, m in network.named_modules() if isinstance(m, nn.BatchNorm2d) for b, _ in m.named_buffers()
+    }
+    offending = [name for name in changed if name not in allowed]
+    if offending:
+        raise InputError(
+            f"the network's forward pass changes its buffer {offending[0]!r}, so one episode would leak into the next; "
+            f"make it a function of its input and parameters"
+        )
+    network.load_state_dict(before, strict=False)

@@ -234,14 +234,13 @@ def build(
         episode_clip: bound on the Euclidean norm of each episode's meta-gradient, before the batch is averaged; None:
             no bound. For methods that adapt by gradient; with `reptile`, on how far an episode moves the parameters.
         options: `chunk`, and for methods that adapt by gradient `inner_lr`, `inner_steps`, `test_steps`, `clip_norm`,
-            `inner_optimizer`, `loss` (also "mse"), and all but `reptile` `adapt` and `head`, as in `learners.maml.maml`.
+            `inner_optimizer`, `loss` (also "mse"), all but `reptile` `adapt` and `head`, as in `learners.maml.maml`.
 
     Returns:
         A learner: `meta_step` fills gradients from episodes, `adapt` answers queries of one support set.
 
     Raises:
-        InputError: an unknown name or option, a pair of method and engine that does not exist, what is made is no
-            `Learner`, or `episode_clip` that is not above 0 or that the method cannot heed.
+        InputError: an unknown name or option, a pair of method and engine that does not exist, no `Learner` is made.
 
     >>> from torch import nn
     >>> learner = build("anil", nn.Sequential(nn.Flatten(), nn.Linear(4, 3)), inner_lr=0.1, inner_steps=5)

@@ -14,7 +14,7 @@ from arelu_meta.data.episodes import EpisodeSampler
 from arelu_meta.errors import InputError, RunError
 from arelu_meta.kinds import run
 from arelu_meta.kinds.execution import Execution
-from arelu_meta.kinds.few_shot.run import check_forward
+from arelu_meta.kinds.networks import check_forward
 from arelu_meta.store.run_folder import RunFolder
 from tests.tiny_runs import MLFLOW_WARNINGS, interrupted_after, metric_history, tiny_spec
 

@@ -8,7 +8,8 @@ from torch import nn
 
 from arelu_meta.data.imageset import ImageSet
 from arelu_meta.data.splits import SUBSETS, Split
-from arelu_meta.kinds.few_shot.spec import EpisodeInputSection, EpisodeNetworkSection, FewShotSpec
+from arelu_meta.kinds.few_shot.network_section import EpisodeNetworkSection
+from arelu_meta.kinds.few_shot.spec import EpisodeInputSection, FewShotSpec
 from arelu_meta.kinds.finetune.spec import NO_WEIGHTS
 from arelu_meta.kinds.session import load_split
 from arelu_meta.pretrained.assembly import Assembled, assemble, check_memory, fit_to_inputs

@@ -27,7 +27,7 @@ from arelu_meta.kinds.few_shot.pretrained_network import load_pretrained
 from arelu_meta.kinds.few_shot.result import FewShotResult
 from arelu_meta.kinds.few_shot.settings import LearnerSettings, build_learner
 from arelu_meta.kinds.few_shot.spec import FewShotSpec
-from arelu_meta.kinds.networks import check_logits, check_vectors
+from arelu_meta.kinds.networks import check_forward, check_logits, check_vectors
 from arelu_meta.kinds.results import name_of
 from arelu_meta.kinds.session import Session, inputs_of_run, load_split, machine, open_session
 from arelu_meta.learners.gradient_learner import GradientLearner
@@ -119,25 +119,6 @@ def _samplers(spec: FewShotSpec, split: Split) -> dict[str, EpisodeSampler]:
     for part in ("test",) if spec.evaluation.protocol == "paper" else ("validation", "test"):
         sizes[part] = {"ways": episode.ways, "queries": episode.test_queries}
     return {part: EpisodeSampler(getattr(split, part), shots=episode.shots, **size) for part, size in sizes.items()}
-
-
-def check_forward(network: nn.Module, example: Tensor) -> None:
-    """Refuse a network whose forward pass changes its buffers: one episode would leak into the next."""
-    before = {name: value.clone() for name, value in network.named_buffers()}
-    network.train()
-    with torch.no_grad(), torch.random.fork_rng():
-        network(example)
-    changed = [n for n, value in network.named_buffers() if n not in before or not torch.equal(value, before[n])]
-    allowed = {
-        f"{n}.{b}" for n, m in network.named_modules() if isinstance(m, nn.BatchNorm2d) for b, _ in m.named_buffers()
-    }
-    offending = [name for name in changed if name not in allowed]
-    if offending:
-        raise InputError(
-            f"the network's forward pass changes its buffer {offending[0]!r}, so one episode would leak into the next; "
-            f"make it a function of its input and parameters"
-        )
-    network.load_state_dict(before, strict=False)
 
 
 def _train_and_test(

@@ -10,7 +10,8 @@ from torch import nn
 from arelu_meta import learners
 from arelu_meta.console.flags import validated
 from arelu_meta.data.imageset import ImageSet
-from arelu_meta.kinds.few_shot.spec import EpisodeNetworkSection, FewShotSpec
+from arelu_meta.kinds.few_shot.network_section import EpisodeNetworkSection
+from arelu_meta.kinds.few_shot.spec import FewShotSpec
 from arelu_meta.kinds.networks import build_network, start
 from arelu_meta.learners.learner import Learner
 
