@@ -1,5 +1,6 @@
 """What is learned from and what is held out: `shots` images of each class, drawn as often as asked, or all."""
 
+import warnings
 from dataclasses import dataclass, replace
 
 import torch
@@ -9,6 +10,7 @@ from arelu_meta.data.imageset import ImageSet
 from arelu_meta.data.splits import Split, divide
 from arelu_meta.errors import InputError
 from arelu_meta.kinds.adapt.spec import SupportSection
+from arelu_meta.pretrained.feature_cache import image_keys
 from arelu_meta.seeding import generator
 
 
@@ -58,6 +60,7 @@ def draw_supports(images: ImageSet, section: SupportSection) -> Draws:
     """
     source = images.digest
     images, learned, tested = _pools(images, section)
+    learned, tested = _without_copies(images, learned, tested)
     published = bool(len(tested))
     if section.test_per_class is not None and section.shots is None and not published:
         raise InputError(
@@ -87,6 +90,21 @@ def draw_supports(images: ImageSet, section: SupportSection) -> Draws:
     numbers[used] = torch.arange(len(used))
     renumbered = [Draw(numbers[draw.support], numbers[draw.test]) for draw in draws]
     return Draws(images.subset(used), renumbered, used, source)
+
+
+def _without_copies(images: ImageSet, learned: Tensor, tested: Tensor) -> tuple[Tensor, Tensor]:
+    """Leave images out that are copies, pixel for pixel: a held-out one would have been learned from."""
+    order = torch.cat([learned, tested])
+    first: dict[str, int] = {}
+    for number, key in zip(order.tolist(), image_keys(images.subset(order)), strict=True):
+        first.setdefault(key, number)
+    copies = len(order) - len(first)
+    if not copies:
+        return learned, tested
+    were = "image is a copy of another and is" if copies == 1 else "images are copies of others and are"
+    warnings.warn(f"{copies} {were} left out of {images.name}", stacklevel=2)
+    kept = torch.tensor(list(first.values()))
+    return learned[torch.isin(learned, kept)], tested[torch.isin(tested, kept)]
 
 
 def _pools(images: ImageSet, section: SupportSection) -> tuple[ImageSet, Tensor, Tensor]:

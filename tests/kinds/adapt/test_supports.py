@@ -115,3 +115,17 @@ def test_images_kept_to_test_where_none_are_held_out():
     with pytest.raises(InputError, match=r"`test_per_class=3` keeps some of what is held out.*give `shots`"):
         draw_supports(digits(), section(test_per_class=3))
     assert draw_supports(negative(), section(test_per_class=3)).held_out
+
+
+def test_copies_of_an_image_are_left_out():
+    """Six of a class, two of them the same, and one of the other class once more in the test images: 5 + 6 and 4."""
+    pixels = torch.arange(17, dtype=torch.uint8).view(17, 1, 1, 1).repeat(1, 1, 4, 4)
+    pixels[1] = pixels[0]  # both of class 0, to learn from
+    pixels[13] = pixels[7]  # of class 1: tested, and learned from
+    labels = torch.tensor([0] * 6 + [1] * 6 + [0, 1, 0, 1, 0])
+    subsets = {"train": torch.arange(12), "test": torch.arange(12, 17)}
+    images = ImageSet("twins", pixels, labels, ("a", "b"), subsets=subsets)
+    with pytest.warns(UserWarning, match="2 images are copies of others and are left out of twins"):
+        drawn = draw_supports(images, section())
+    assert drawn.numbers[drawn.draws[0].support].tolist() == [0, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11]
+    assert drawn.numbers[drawn.draws[0].test].tolist() == [12, 14, 15, 16]
