@@ -11,7 +11,9 @@ from arelu_meta import reading
 from arelu_meta.errors import InputError
 
 
-@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda path: os.symlink("/dev/zero", path)], ids=["pipe", "folder", "device"])
+@pytest.mark.parametrize(
+    "make", [os.mkfifo, os.mkdir, lambda path: os.symlink("/dev/zero", path)], ids=["pipe", "folder", "device"]
+)
 def test_only_regular_files_are_read(tmp_path: Path, make):
     make(tmp_path / "x.json")
     with pytest.raises(InputError, match=r"x.json.* no regular file|x.json: Is a directory"):

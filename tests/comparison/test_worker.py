@@ -7,12 +7,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from mlflow import MlflowClient
 
 from arelu_meta.comparison.cells import Cell
 from arelu_meta.comparison.worker import (
     FOLDER_TAG,
     MOST_DEATHS,
     MOST_FAILURES,
+    WAITING,
     CellOutcome,
     Job,
     Retries,
@@ -24,7 +26,9 @@ from arelu_meta.errors import DivergedError, InputError, StoreError
 from arelu_meta.kinds.execution import Execution
 from arelu_meta.kinds.few_shot.spec import FewShotSpec
 from arelu_meta.store import connection
+from arelu_meta.store.journal import runs_folder
 from arelu_meta.store.run_folder import RunFolder
+from arelu_meta.store.settling import flush
 from tests.tiny_runs import MLFLOW_WARNINGS
 
 pytestmark = MLFLOW_WARNINGS
@@ -158,17 +162,34 @@ def test_a_diverged_run_is_a_result_and_found_again(job: Job, runs: Store, monke
     assert runs.statuses() == {first.run_id: "FAILED"}
 
 
+def away(*_: object, **__: object) -> None:
+    raise StoreError("cannot use the MLflow store")
+
+
 @pytest.mark.usefixtures("store_uri")
-@pytest.mark.parametrize("when", ["store.connection.open_store", "kinds.run"])
-def test_a_store_that_is_away_for_a_moment_is_retried(monkeypatch: pytest.MonkeyPatch, job: Job, when: str):
-    """At the start of a comparison it is wrong input; in its middle, also when a run opens it, it may come back."""
-
-    def away(*_: object, **__: object) -> None:
-        raise StoreError("cannot use the MLflow store")
-
-    monkeypatch.setattr(f"arelu_meta.{when}", away)
+def test_a_store_that_goes_away_when_a_run_opens_it_is_retried(monkeypatch: pytest.MonkeyPatch, job: Job):
+    """At the start of a comparison it is wrong input; in its middle it may come back."""
+    monkeypatch.setattr("arelu_meta.kinds.run", away)
     outcome = run_cell(job)
     assert (outcome.reason, outcome.final) == ("cannot use the MLflow store", False)
+
+
+def test_a_cell_begun_while_the_store_is_away_waits_in_its_folder(
+    monkeypatch: pytest.MonkeyPatch, store: Path, statuses: Callable, job: Job
+):
+    """It is run once, not again while it waits, and counts as soon as it was brought to the store."""
+    with monkeypatch.context() as patched:
+        patched.setattr("arelu_meta.store.connection.open_store", away)
+        first, again = run_cell(job), run_cell(job)
+    assert (first.reason, first.final) == (again.reason, again.final) == (WAITING, True)
+    assert statuses(store) == []
+    assert flush(runs_folder()) == (1, [])
+    monkeypatch.setattr("arelu_meta.kinds.run", away)  # it is not run again
+    outcome = run_cell(job)
+    assert outcome.has_result
+    assert statuses(store) == ["FINISHED"]
+    tags = MlflowClient().get_run(outcome.run_id).data.tags
+    assert FOLDER_TAG in tags
 
 
 @pytest.mark.usefixtures("store_uri")
