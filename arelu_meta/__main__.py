@@ -19,6 +19,7 @@ _OTHERS = (
     "export",
     "compare",
     "data.__main__",
+    "store.__main__",
     "bench",
     "look",
     "survey",

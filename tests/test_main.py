@@ -53,7 +53,7 @@ def test_list_imports_no_torch(python: Python):
 
 @pytest.mark.parametrize("command", commands())
 def test_help_of_every_command_imports_no_torch(python: Python, command: str):
-    entry = "arelu_meta.data.__main__" if command == "arelu_meta.data" else command
+    entry = f"{command}.__main__" if command in ("arelu_meta.data", "arelu_meta.store") else command
     code = (
         f"import sys, atexit; atexit.register(lambda: {LOADED}); sys.argv = ['x', '--help']\n"
         f"from {entry} import main; sys.exit(main())"

@@ -156,6 +156,8 @@ def fit_images(images: ImageSet, *, channels: int = 0, image_size: int = 0, resi
         torch.Size([1, 3, 28, 28])
     """
     _check_fit(images, channels, image_size)
+    if images.is_vectors:
+        return images
     pixels, masks = images.images, images.masks
     if channels and channels != images.channels:
         if images.channels == 1:

@@ -1,4 +1,4 @@
-"""`python -m arelu_meta.store flush`: bring runs that wait in their folders to the MLflow store; `show` lists them."""
+"""Bring runs that wait in their folders to the MLflow store, or list them: `flush`, `show`."""
 
 import sys
 from collections.abc import Sequence

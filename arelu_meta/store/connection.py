@@ -78,7 +78,7 @@ def without_password(text: str) -> str:
     return re.sub(r"(://[^:/@\s]*):\S+@", r"\1:***@", text)  # up to the last @: a password may hold one
 
 
-def check_reachable(address: str, seconds: float = RETRY_SECONDS) -> None:
+def check_reachable(address: str, seconds: float | None = None) -> None:
     """Raise ConnectionError where no server answers at an http address; one behind a proxy cannot be checked."""
     parts = urlsplit(address)
     if parts.scheme not in _PORTS or parts.hostname is None or parts.scheme in getproxies():
@@ -87,7 +87,7 @@ def check_reachable(address: str, seconds: float = RETRY_SECONDS) -> None:
         port = parts.port or _PORTS[parts.scheme]
     except ValueError as error:
         raise ConnectionError(str(error)) from error
-    end = time.monotonic() + seconds
+    end = time.monotonic() + (RETRY_SECONDS if seconds is None else seconds)
     while True:
         try:
             socket.create_connection((parts.hostname, port), timeout=_CONNECT_TIMEOUT).close()

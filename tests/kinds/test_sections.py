@@ -71,7 +71,8 @@ def test_identity_is_the_hash_of_what_decides_the_result():
     spec = made(summary="words")
     content = json.loads(spec.model_dump_json())
     del content["summary"], content["fit"], content["data"]["split_seed"], content["network"]["init"]
-    for later in ("head", "loss", "episode_clip", "outer_clip"):
+    del content["network"]["weights"]
+    for later in ("adapt", "head", "loss", "episode_clip", "outer_clip"):
         del content["training"][later]
     assert spec.identity == hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
     assert spec.identity == made(summary="other words").identity
@@ -241,7 +242,7 @@ def test_a_spec_has_its_identity_where_its_folder_is_not(tmp_path, monkeypatch):
 
 def test_a_head_is_for_methods_that_treat_one_apart():
     assert made(training={"method": "anil", "head": "fc"}).training.head == "fc"
-    with pytest.raises(InputError, match="method 'maml' treats no layer apart; leave `head` out"):
+    with pytest.raises(InputError, match="method 'maml' with adapt 'all' treats no layer apart; leave `head` out"):
         made(training={"method": "maml", "head": "fc"})
 
 

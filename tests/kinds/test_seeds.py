@@ -59,6 +59,7 @@ def test_together_is_one_by_one(store_uri):
         assert artifacts(store_uri, one.run_id) == artifacts(store_uri, other.run_id)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("store")
 def test_segmentation_one_by_one():
     result = run_seeds(segment_spec(training={"epochs": 1}), seeds("0-1"))

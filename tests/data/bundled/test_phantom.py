@@ -96,6 +96,7 @@ def test_a_patient_is_drawn_from_its_own_number():
     assert not np.array_equal(first, other)
 
 
+@pytest.mark.slow
 def test_same_digest_when_two_processes_draw_it(phantom, tmp_path):
     code = "from arelu_meta import data; print(data.load('phantom').digest)"
     environment = {"ARELU_META_CACHE": str(tmp_path), "PATH": "", "PYTHONHASHSEED": "1"}
