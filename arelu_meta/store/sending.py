@@ -196,6 +196,7 @@ class Sender(threading.Thread):
                     say(f"the MLflow store has not taken all of the run yet; Ctrl-C leaves the rest to {FLUSH}")
         finally:
             self.stop()
+            self._ended.wait(0.5)  # for the attempt under way: what is left may be sent by another at once
         return self._journal.next is None
 
     def stop(self) -> None:
