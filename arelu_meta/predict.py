@@ -180,7 +180,7 @@ def _write_sheet(found: "Predictions", path: Path) -> None:
         with Image.open(file) as opened:
             image = ImageOps.exif_transpose(opened)
             image.thumbnail((256, 256))  # 10,000 photographs at full size would not fit into memory
-            share = 0.0 if math.isnan(row[2]) else float(row[2])
+            share = None if math.isnan(row[2]) else float(row[2])  # of what is unknown
             tiles.append(Tile(image.convert("RGB"), str(row[1]), share, truth))
     sheet = answer_sheet(tiles)
     with _writing(path):

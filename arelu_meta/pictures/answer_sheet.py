@@ -14,11 +14,11 @@ LONGEST_NAME = 24
 
 @dataclass(frozen=True)
 class Tile:
-    """An image with its answer: the class, how probable it is, and the true class where it is known."""
+    """An image with its answer: the class, how probable it is (None: not said), and the true class where known."""
 
     image: Image.Image
     answer: str
-    probability: float
+    probability: float | None
     truth: str = ""
 
 
@@ -29,7 +29,7 @@ def answer_sheet(tiles: Sequence[Tile], *, rows: int = 30, columns: int = 12) ->
     and the true class below.
     """
     classes: dict[str, list[Tile]] = {}
-    for tile in sorted(tiles, key=lambda tile: -tile.probability):
+    for tile in sorted(tiles, key=lambda tile: -(tile.probability or 0.0)):
         classes.setdefault(tile.answer, []).append(tile)
     lines: list[tuple[str, list[Tile]]] = []
     most = max(1, rows // max(1, len(classes)))
@@ -62,7 +62,8 @@ def answer_sheet(tiles: Sequence[Tile], *, rows: int = 30, columns: int = 12) ->
             wrong = bool(tile.truth) and tile.truth != tile.answer
             if wrong:
                 pen.rectangle((left, top, left + TILE - 1, top + TILE - 1), outline=WRONG, width=3)
-            text = f"{100 * tile.probability:.0f} %" + (f" {tile.truth}" if wrong else "")
+            said = [] if tile.probability is None else [f"{100 * tile.probability:.0f} %"]
+            text = " ".join([*said, *([tile.truth] if wrong else [])])
             while small.getlength(text) > TILE:
                 text = text.removesuffix("…")[:-1] + "…"
             place = (left + TILE // 2, top + TILE + CAPTION // 2)

@@ -6,7 +6,7 @@ from PIL import Image
 from arelu_meta.pictures.answer_sheet import CAPTION, GAP, TILE, WRONG, Tile, answer_sheet
 
 
-def tile(grey: int, answer: str, probability: float, truth: str = "") -> Tile:
+def tile(grey: int, answer: str, probability: float | None, truth: str = "") -> Tile:
     return Tile(Image.new("L", (10, 10), grey), answer, probability, truth)
 
 
@@ -28,6 +28,15 @@ def test_wrong_answers_are_framed():
     pixels = np.asarray(sheet)
     assert tuple(pixels[GAP, margin + TILE + GAP]) == WRONG
     assert tuple(pixels[GAP, margin]) != WRONG
+
+
+def test_of_what_is_unknown_no_probability_is_written():
+    """Nothing below the image where the truth is not known either; with one, its name alone."""
+    below = (slice(GAP + TILE, GAP + TILE + CAPTION), slice(-TILE - GAP, None))
+    empty, said = (np.asarray(answer_sheet([tile(90, "unknown", share)]))[below] for share in (None, 0.0))
+    assert len(np.unique(empty)) == 1
+    assert len(np.unique(said)) > 1
+    assert len(np.unique(np.asarray(answer_sheet([tile(90, "unknown", None, "b")]))[below])) > 1
 
 
 def test_many_images_are_shown_at_even_steps():
