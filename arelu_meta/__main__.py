@@ -1,6 +1,7 @@
-"""What there is: commands, kinds of runs, tasks, experiments, activations, networks, data sets. Imports no torch.
+"""Run a command by its name, or list what there is: commands, tasks, experiments, activations, networks, data sets.
 
-python -m arelu_meta
+arelu-meta                             # the lists; the same as python -m arelu_meta; imports no torch
+arelu-meta maml --ways 5 --shots 1     # the same as python -m arelu_meta.maml --ways 5 --shots 1
 """
 
 import importlib
@@ -10,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from arelu_meta import activations, backbones, data, kinds, learners
 from arelu_meta.console import catalog, command_line
 from arelu_meta.console.tables import text_table
+from arelu_meta.errors import unknown
 from arelu_meta.pretrained.installed import usable_offline
 from arelu_meta.registry import PLUGGABLE
 
@@ -39,13 +41,31 @@ def commands() -> dict[str, str]:
 
 def command(argv: Sequence[str] | None = None) -> None:
     """Print the lists."""
-    command_line.Parser(prog="python -m arelu_meta", description="List what the toolkit has.").parse_args(argv)
+    parser = command_line.Parser(
+        prog="arelu-meta",
+        usage="arelu-meta [COMMAND ...]",
+        description="Run a command, or list what the toolkit has.",
+        epilog=f"Commands: {', '.join(_modules())}. What each takes: arelu-meta COMMAND --help.",
+    )
+    if argv and not argv[0].startswith("-"):
+        raise unknown("command", argv[0], _modules())
+    parser.parse_args(argv)
     sys.stdout.write("\n\n".join(_sections()) + "\n")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command and give its exit code."""
-    return command_line.main(command, argv)
+    """Run the command, or the one that the first word names, and give its exit code."""
+    words = sys.argv[1:] if argv is None else list(argv)
+    if words and words[0] in (modules := _modules()):
+        run = importlib.import_module(f"arelu_meta.{modules[words[0]]}").main
+        return int(run(words[1:]))
+    return command_line.main(command, words)
+
+
+def _modules() -> dict[str, str]:
+    """Give the name of every command and its module."""
+    of_kinds = {kinds.entry(name).command: kinds.entry(name).command for name in kinds.names()}
+    return of_kinds | {name.removesuffix(".__main__"): name for name in _OTHERS}
 
 
 def _sections() -> Iterable[str]:

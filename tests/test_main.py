@@ -46,28 +46,50 @@ def test_wrong_flag_ends_with_two(python: Python):
     assert "--versoin" in done.stderr
 
 
+def test_the_first_word_names_a_command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
+    for name in commands():
+        with pytest.raises(SystemExit) as ended:
+            main([name.removeprefix("arelu_meta."), "--help"])
+        assert ended.value.code == 0
+        assert capsys.readouterr().out.startswith(f"usage: python -m {name}")
+    monkeypatch.setattr("sys.argv", ["arelu-meta", "maml", "--shots", "-1"])
+    assert main() == 2
+    assert "shots" in capsys.readouterr().err
+
+
+def test_a_misspelt_command_is_told_the_near_one(capsys: pytest.CaptureFixture[str]):
+    assert main(["clasify", "--seed", "1"]) == 2
+    assert capsys.readouterr().err == "error: unknown command 'clasify'; did you mean 'classify'?\n"
+
+
 def test_list_imports_no_torch(python: Python):
     code = f"import sys; from arelu_meta.__main__ import main; main([]); {LOADED}"
     assert python("-c", code).stdout.splitlines()[-1] == "[]"
 
 
-@pytest.mark.parametrize("command", commands())
-def test_help_of_every_command_imports_no_torch(python: Python, command: str):
-    entry = f"{command}.__main__" if command in ("arelu_meta.data", "arelu_meta.store") else command
-    code = (
-        f"import sys, atexit; atexit.register(lambda: {LOADED}); sys.argv = ['x', '--help']\n"
-        f"from {entry} import main; sys.exit(main())"
-    )
-    done = python("-c", code)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith(f"usage: python -m {command}")
-    assert done.stdout.splitlines()[-1] == "[]"
-
-
-def test_every_command_is_listed_and_runs_as_a_module(python: Python):
-    for command in commands():
-        done = python("-m", command, "--version")
-        assert (done.returncode, done.stdout) == (0, f"arelu_meta {__version__}\n")
+def test_every_command_runs_as_a_module_and_its_help_imports_no_torch(python: Python):
+    code = """if True:
+        import contextlib, io, runpy, sys
+        names = sys.argv[1].split()
+        for flag in ("--help", "--version"):
+            for name in names:
+                sys.argv = ["x", flag]
+                said = io.StringIO()
+                try:
+                    with contextlib.redirect_stdout(said):
+                        runpy.run_module(name, run_name="__main__", alter_sys=True)
+                except SystemExit as ended:
+                    print(ended.code, said.getvalue().splitlines()[0], sep=";", end=";")
+                    print(*sorted({"torch", "mlflow"} & set(sys.modules)))
+    """
+    done = python("-W", "ignore::RuntimeWarning", "-c", code, " ".join(commands()))
+    assert done.stderr == ""
+    lines = done.stdout.splitlines()
+    assert len(lines) == 2 * len(commands())
+    for name, line in zip([*commands()] * 2, lines, strict=True):
+        code, said, loaded = line.split(";")
+        assert (code, loaded) == ("0", "")
+        assert said.startswith((f"usage: python -m {name}", f"arelu_meta {__version__}"))
 
 
 def test_every_module_at_the_top_that_runs_is_listed(root: Path):
