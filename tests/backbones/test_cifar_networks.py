@@ -47,8 +47,6 @@ SMALLEST = {
     "squeezenet": 8,
 }
 every_network = pytest.mark.parametrize("name", SITES)
-# No parameters, random slopes, one to ten parameters, a module inside, several pieces.
-ACTIVATIONS = ("relu", "rrelu", "prelu", "arelu", "pau", "elsa", "maxout")
 
 
 def made(name: str, activation: str = "relu", *, channels: int = 3, side: int = 32, classes: int = 10) -> nn.Module:
@@ -165,16 +163,6 @@ def test_no_nonlinearity_but_the_activations(name: str):
 
 
 @every_network
-@pytest.mark.parametrize("activation", ACTIVATIONS)
-def test_meta_device(name: str, activation: str):
-    network = on_meta(name, activation)
-    assert all(tensor.is_meta for tensor in (*network.parameters(), *network.buffers()))
-    out = network(torch.empty(2, 3, 32, 32, device="meta"))
-    assert out.is_meta
-    assert out.shape == (2, 10)
-
-
-@every_network
 @pytest.mark.parametrize(("side", "channels", "classes"), [(32, 1, 100), (40, 4, 1)])
 def test_any_channels_sizes_and_classes(name: str, side: int, channels: int, classes: int):
     network = on_meta(name, channels=channels, side=side, classes=classes)
@@ -193,46 +181,8 @@ def test_smallest_image(name: str):
 
 
 @every_network
-def test_logits_are_the_head_of_the_features(name: str):
-    network, x = made(name), images(2)
-    assert head_parameters(network, x) == {"head.weight", "head.bias"}
-    assert torch.equal(network.head(network.features(x)), network(x))
-
-
-@every_network
-@pytest.mark.parametrize("activation", ["arelu", "maxout"])
-def test_gradient_reaches_every_parameter(name: str, activation: str):
-    network = made(name, activation)
-    loss = nn.functional.cross_entropy(network(images(4)), torch.tensor([0, 3, 3, 9]))
-    loss.backward()
-    for key, parameter in network.named_parameters():
-        assert parameter.grad is not None, key
-        assert parameter.grad.isfinite().all(), key
-        assert parameter.grad.abs().max() > 0, key
-
-
-@every_network
-def test_state_dict_round_trip(name: str):
-    network, x = made(name, "arelu"), images(2)
-    network(images(4))  # moves the running statistics
-    with torch.no_grad():
-        for parameter in network.parameters():
-            parameter.mul_(1.1)
-    other = made(name, "arelu").eval()
-    assert not torch.equal(network.eval()(x), other(x))
-    other.load_state_dict(network.state_dict())
-    assert torch.equal(network(x), other(x))
-
-
-@every_network
-def test_same_initial_weights_for_every_activation(name: str):
-    """What an activation draws or does not draw shifts no layer's weights; Maxout's layers are wider, so others."""
-    reference = made(name).state_dict()
-    for activation in ACTIVATIONS:
-        network = made(name, activation).state_dict()
-        assert set(reference) <= set(network), activation
-        if activation != "maxout":
-            assert all(torch.equal(network[key], value) for key, value in reference.items()), activation
+def test_the_head_is_found(name: str):
+    assert head_parameters(made(name), images(2)) == {"head.weight", "head.bias"}
 
 
 @every_network

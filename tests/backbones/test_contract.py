@@ -1,5 +1,7 @@
 """What every registered backbone must do, with every registered activation."""
 
+from functools import cache
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -19,7 +21,7 @@ every_pair = pytest.mark.parametrize(
     ("name", "activation"),
     [
         *((name, activation) for name in SMALL for activation in activations.names()),
-        *((name, activation) for name in LARGE for activation in ("relu", "arelu", "maxout")),
+        *((name, activation) for name in LARGE for activation in ("arelu", "maxout")),
     ],
 )
 
@@ -42,13 +44,14 @@ def images(n: int, channels: int = 1, side: int = SIDE) -> Tensor:
 @every_pair
 def test_forward_and_backward(name: str, activation: str):
     network = made(name, activation)
-    logits = network(images(2))
-    assert logits.shape == (2, 5)
+    logits = network(images(4))
+    assert logits.shape == (4, 5)
     assert logits.isfinite().all()
-    loss = nn.functional.cross_entropy(logits, torch.tensor([0, 4]))
-    gradients = torch.autograd.grad(loss, list(network.parameters()))
-    assert all(gradient.isfinite().all() for gradient in gradients)
-    assert any(gradient.abs().max() > 0 for gradient in gradients)
+    nn.functional.cross_entropy(logits, torch.tensor([0, 3, 3, 4])).backward()
+    gradients = {key: parameter.grad for key, parameter in network.named_parameters()}
+    assert all(gradient is not None and gradient.isfinite().all() for gradient in gradients.values())
+    zero = [key for key, gradient in gradients.items() if not gradient.any()]
+    assert len(zero) < len(gradients) if name in SMALL else zero == []
 
 
 @every_pair
@@ -70,10 +73,15 @@ def test_any_channels_sizes_and_ways(name: str, side: int, channels: int, classe
     assert network(images(3, channels, side)).shape == (3, classes)
 
 
+@cache
+def _reference(name: str) -> dict[str, Tensor]:
+    return made(name).state_dict()
+
+
 @every_pair
 def test_same_initial_weights_for_every_activation(name: str, activation: str):
     """What an activation draws or does not draw shifts no layer's weights; Maxout's layers are wider, so others."""
-    reference, network = made(name).state_dict(), made(name, activation).state_dict()
+    reference, network = _reference(name), made(name, activation).state_dict()
     assert set(reference) <= set(network)
     same = [torch.equal(network[key], value) for key, value in reference.items() if network[key].shape == value.shape]
     if activation == "maxout":
@@ -89,7 +97,7 @@ def test_other_seed_other_weights(name: str):
         other = backbones.build(
             name, activation=activations.factory("relu"), channels=1, image_size=(SIDE, SIDE), classes=5
         )
-    assert not torch.equal(other.head.weight, made(name).head.weight)
+    assert not torch.equal(other.head.weight, _reference(name)["head.weight"])
 
 
 @every_backbone
@@ -110,7 +118,9 @@ def test_logits_are_the_head_of_the_features(name: str):
 
 @every_backbone
 def test_state_dict_round_trip(name: str):
-    network, other, x = made(name, "arelu").eval(), made(name, "arelu").eval(), images(3)
+    network, other, x = made(name, "arelu"), made(name, "arelu").eval(), images(3)
+    network(images(4))  # moves the running statistics, where there are any
+    network.eval()
     with torch.no_grad():
         for parameter in network.parameters():
             parameter.mul_(1.1)
