@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --constraint con
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup maml test lint ui clean
+.PHONY: help setup maml test suite lint style types ui clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -28,12 +28,19 @@ $(READY): setup.cfg pyproject.toml constraints.txt
 maml: $(READY) ## meta-train and test: 5-way 1-shot MAML on bundled digits (ARGS="--activation relu" adds flags)
 	$(BIN)/python -m arelu_meta.maml --ways 5 --shots 1 $(ARGS)
 
-test: lint ## lint, types and all tests but the slow ones (ARGS="-k sampler" picks some)
+test: style ## lint, types and all tests but the slow ones (ARGS="-k sampler" picks some)
+	@$(MAKE) --no-print-directory --jobs 2 types suite
+
+lint: style types ## ruff (lint and format) and mypy
+
+suite: $(READY)
 	$(BIN)/python -m pytest -m "not slow" --numprocesses auto --maxprocesses 8 --dist worksteal $(ARGS)
 
-lint: $(READY) ## ruff (lint and format) and mypy
+style: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+
+types: $(READY)
 	$(BIN)/mypy
 
 ui: $(READY) ## open the tracked runs in the MLflow UI
