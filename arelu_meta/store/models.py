@@ -7,10 +7,12 @@ reads. MLflow's pyfunc takes raw images (`served.py`). No pickle anywhere; readi
 """
 
 import copy
+import functools
 import json
 import os
 import re
 import shutil
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -86,7 +88,6 @@ class StoredModel:
 
         Raises:
             InputError: it has no graph (a few-shot model adapts before it answers), or it is refused.
-
         """
         return read_graph(self.graph(), self.source)
 
@@ -125,7 +126,6 @@ def open_model(source: str | Path) -> StoredModel:
         >>> model = open_model(folder)
         >>> model.class_names, model.inputs.channels, model.state_dict()
         (('cat', 'dog'), 3, {'w': tensor([1., 1.])})
-
     """
     folder, name = Path(source), str(source)
     if folder.is_dir() and (checkpoint := RunFolder.read_last(folder)) is not None:
@@ -172,11 +172,18 @@ def _read_mlmodel(folder: Path) -> tuple[Path, str]:
         return folder, str(run_id)
 
 
+@functools.cache
+def _downloads() -> tempfile.TemporaryDirectory[str]:
+    """The folder that takes what this process downloads; it is removed when the process ends."""
+    return tempfile.TemporaryDirectory(prefix="arelu_meta-")
+
+
 def download_model(uri: str) -> Path:
-    """Fetch a stored model, or one file of it, and give its path."""
+    """Fetch a stored model, or one file of it, and give its path, which is there while this process is."""
     try:
         with quiet():
-            return Path(mlflow.artifacts.download_artifacts(artifact_uri=uri, tracking_uri=store_uri()))
+            place = tempfile.mkdtemp(dir=_downloads().name)
+            return Path(mlflow.artifacts.download_artifacts(artifact_uri=uri, dst_path=place, tracking_uri=store_uri()))
     except Exception as error:  # of MLflow, of its stores' libraries, or that they are missing
         raise InputError(f"cannot fetch {uri}: {first_line(error)}") from error
 
@@ -223,8 +230,7 @@ def save_few_shot_model(folder: Path, saved: Path) -> None:
 
 def _describe(folder: Path, loader: str, answers: tuple[str, ...], metadata: dict[str, str]) -> None:
     """Write what `log_saved_model` has to know besides the model's files."""
-    description = {"loader": loader, "answers": answers, "metadata": metadata}
-    (folder / "description.json").write_text(json.dumps(description))
+    (folder / "description.json").write_text(json.dumps({"loader": loader, "answers": answers, "metadata": metadata}))
 
 
 def _save_in_two_flavours(path: str, mlflow_model: Model, *, validate_serving_input: bool, **options: Any) -> None:
@@ -250,7 +256,7 @@ def log_saved_model(client: MlflowClient, run_id: str, folder: Path) -> None:
 
     description = json.loads((folder / "description.json").read_text())
     run = client.get_run(run_id)
-    begun = client.search_logged_models([run.info.experiment_id], filter_string=f"source_run_id = '{run_id}'")
+    begun = client.search_logged_models([run.info.experiment_id], f"source_run_id = '{run_id}'")
     if any(model.status == LoggedModelStatus.READY for model in begun):
         return
     model = next(iter(begun), None) or client.create_logged_model(

@@ -105,8 +105,8 @@ def main(argv: Sequence[str] | None = None) -> int:
                 name="soak",
                 promise="A long training takes no more memory, threads or open files at its end than at its start.",
                 how=f"{given.steps:,} outer steps of maml, recorded and not, and {given.epochs} epochs of classify; "
-                f"what the process holds after the first fifth and at the end. Lost: {MOST_GROWTH:g} % of memory or more, "
-                "one thread or one file.",
+                f"what the process holds after the first fifth and at the end. Lost: {MOST_GROWTH:g} % of memory, "
+                "a thread or a file more.",
                 command="python -m tests.faults.soak",
                 tried=len(chosen),
                 lost=lost,
