@@ -7,12 +7,10 @@ reads. MLflow's pyfunc takes raw images (`served.py`). No pickle anywhere; readi
 """
 
 import copy
-import functools
 import json
 import os
 import re
 import shutil
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -38,9 +36,10 @@ from arelu_meta import __version__
 from arelu_meta.data.imageset import ImageSet
 from arelu_meta.data.inputs import METADATA_KEY, Inputs, from_metadata, inputs_of
 from arelu_meta.data.raw_images import ACCEPTED
-from arelu_meta.errors import InputError, first_line
+from arelu_meta.errors import InputError
 from arelu_meta.reading import check_inside, open_regular, parse_json, parsing, read_json, read_text
-from arelu_meta.store.connection import quiet, read_artifact, store_uri
+from arelu_meta.store.connection import quiet, read_artifact
+from arelu_meta.store.downloads import download_model
 from arelu_meta.store.graphs import GRAPH_FILE, read_graph, trace
 from arelu_meta.store.run_folder import RunFolder
 
@@ -120,8 +119,7 @@ def open_model(source: str | Path) -> StoredModel:
         InputError: nothing of that name is there, or it is no network of ours.
 
     Example:
-        >>> import tempfile
-        >>> folder = Path(tempfile.mkdtemp())
+        >>>         >>> folder = Path(tempfile.mkdtemp())
         >>> save_weights({"w": torch.ones(2)}, folder / WEIGHTS_FILE, Inputs(3, 28), ("cat", "dog"))
         >>> model = open_model(folder)
         >>> model.class_names, model.inputs.channels, model.state_dict()
@@ -170,22 +168,6 @@ def _read_mlmodel(folder: Path) -> tuple[Path, str]:
             check_inside(data, folder)
             folder = data
         return folder, str(run_id)
-
-
-@functools.cache
-def _downloads() -> tempfile.TemporaryDirectory[str]:
-    """The folder that takes what this process downloads; it is removed when the process ends."""
-    return tempfile.TemporaryDirectory(prefix="arelu_meta-")
-
-
-def download_model(uri: str) -> Path:
-    """Fetch a stored model, or one file of it, and give its path, which is there while this process is."""
-    try:
-        with quiet():
-            place = tempfile.mkdtemp(dir=_downloads().name)
-            return Path(mlflow.artifacts.download_artifacts(artifact_uri=uri, dst_path=place, tracking_uri=store_uri()))
-    except Exception as error:  # of MLflow, of its stores' libraries, or that they are missing
-        raise InputError(f"cannot fetch {uri}: {first_line(error)}") from error
 
 
 def save_weights(state: Mapping[str, Tensor], path: Path, inputs: Inputs, class_names: tuple[str, ...] = ()) -> None:

@@ -11,7 +11,6 @@ from torch import nn
 from arelu_meta.data.imageset import ImageSet
 from arelu_meta.data.inputs import Inputs
 from arelu_meta.errors import InputError
-from arelu_meta.store import models
 from arelu_meta.store.models import open_model, save_weights
 from arelu_meta.store.run_folder import RunFolder
 from arelu_meta.store.tracking import track
@@ -90,19 +89,6 @@ def test_what_is_no_model(tmp_path):
     save_weights({}, tmp_path / "weights.safetensors", Inputs(1))
     with pytest.raises(InputError, match="holds no network of classify, finetune or segment; name a run of these"):
         open_model(tmp_path).network()
-
-
-def test_what_was_downloaded_is_in_one_folder_that_goes_with_the_process(stored, tmp_path, monkeypatch):
-    """`TemporaryDirectory` removes itself when the process ends; nothing else is left in the temporary folder."""
-    (tmp_path / "temporary").mkdir()
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
-    models._downloads.cache_clear()
-    first, second = open_model(stored[0]), open_model(stored[0])
-    assert first.folder != second.folder
-    assert [str(path) for path in (tmp_path / "temporary").iterdir()] == [models._downloads().name]
-    models._downloads().cleanup()
-    models._downloads.cache_clear()
-    assert list((tmp_path / "temporary").iterdir()) == []
 
 
 def test_an_error_without_a_message_is_named(monkeypatch):

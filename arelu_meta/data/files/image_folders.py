@@ -82,7 +82,8 @@ def read_images(paths: Sequence[Path], *, image_size: int | None = None) -> Tens
 def open_image(source: Path | BytesIO, name: str) -> Iterator[Image.Image]:
     """Open an image of one of our formats, whatever its name says: others may start programs of their own.
 
-    `name` is for messages. Whatever goes wrong while it is open is said of the image. Pillow's warnings are about camera notes, or an error follows.
+    `name` is for messages. Whatever goes wrong while it is open is said of the image; Pillow's warnings are about
+    camera notes, or an error follows.
     """
     remedy = "replace or remove it"
     try:
