@@ -170,14 +170,15 @@ def _records(found: "Predictions") -> list[dict[str, object]]:
 
 def _write_sheet(found: "Predictions", path: Path) -> None:
     """Draw the answers."""
-    from PIL import Image, ImageOps
+    from PIL import ImageOps
 
+    from arelu_meta.data.files.image_folders import open_image
     from arelu_meta.pictures.answer_sheet import Tile, answer_sheet
 
     truths = found.known_classes() or [""] * len(found.files)
     tiles = []
     for file, row, truth in zip(found.files, found.table().itertuples(index=False), truths, strict=True):
-        with Image.open(file) as opened:
+        with open_image(file, str(file)) as opened:
             image = ImageOps.exif_transpose(opened)
             image.thumbnail((256, 256))  # 10,000 photographs at full size would not fit into memory
             share = None if math.isnan(row[2]) else float(row[2])  # of what is unknown

@@ -128,7 +128,7 @@ def test_a_loss_that_is_not_finite(store: Path, statuses: Callable, capsys: pyte
 
 
 def test_terminated_run_is_killed(store: Path, statuses: Callable, root: Path):
-    """SIGTERM once the run is under way (its parameters are logged): exit code 143, nothing left RUNNING."""
+    """SIGTERM, twice at once, when the run is under way (its parameters are logged): exit code 143, nothing RUNNING."""
     process = subprocess.Popen(
         [sys.executable, "-m", "arelu_meta.maml", *TINY, "--iterations", "100000"],
         env={**os.environ, "PYTHONPATH": str(root)},
@@ -141,6 +141,8 @@ def test_terminated_run_is_killed(store: Path, statuses: Callable, root: Path):
         while not logged_parameters(store) and process.poll() is None and time.monotonic() < deadline:
             time.sleep(0.1)
         assert statuses(store) == ["RUNNING"]
+        process.send_signal(signal.SIGTERM)
+        time.sleep(0.002)
         process.send_signal(signal.SIGTERM)
         out, err = process.communicate(timeout=60)
     finally:

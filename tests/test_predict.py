@@ -4,6 +4,7 @@ import csv
 import json
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -40,6 +41,20 @@ def photos(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         Image.new("L", (12, 9), grey).save(tmp_path / "photos" / name / f"{number:02}.png")
     monkeypatch.chdir(tmp_path)
     return tmp_path / "photos"
+
+
+def test_the_sheet_opens_formats_of_ours_alone(photos: Path, monkeypatch: pytest.MonkeyPatch, capsys):
+    """EPS under the name of a PNG would start Ghostscript; a file may change after it was answered."""
+    answer = LoadedModel.predict_files
+
+    def answer_then_change(self: LoadedModel, files: list[Path], **options: Any) -> object:
+        found = answer(self, files, **options)
+        Image.new("RGB", (6, 4)).save(photos / "dark" / "00.png", format="EPS")
+        return found
+
+    monkeypatch.setattr(LoadedModel, "predict_files", answer_then_change)
+    assert main(["it", "photos", "--sheet", "a.png"]) == 2
+    assert "dark/00.png is not a readable image" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("photos")

@@ -1,7 +1,7 @@
 """Cells on this machine: worker processes that stay alive over cells, each with its share of the cores.
 
-A worker imports torch once. It ignores Ctrl-C, which is the runner's to handle, and ends with the runner, also when
-that is killed.
+A worker imports torch once. It ignores Ctrl-C and a closed terminal, which are the runner's to handle, and ends with
+the runner, also when that is killed.
 """
 
 import multiprocessing
@@ -27,8 +27,8 @@ from arelu_meta.comparison.worker import (
     thread_variables,
 )
 from arelu_meta.console import progress
-from arelu_meta.console.command_line import terminate
 from arelu_meta.runtime.hardware import usable_cores
+from arelu_meta.runtime.signals import ENDING, terminate
 
 if TYPE_CHECKING:
     from arelu_meta.comparison.overview import Overview
@@ -145,8 +145,8 @@ class Sender:
 
 def _work(connection: Connection) -> None:
     """Run jobs as they come; this is a worker's process."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, terminate)
+    for number in (signal.SIGINT, *ENDING):
+        signal.signal(number, terminate if number == signal.SIGTERM else signal.SIG_IGN)
     threading.Thread(target=_end_with_the_runner, daemon=True).start()
     send = Sender(connection)
     warnings.showwarning = lambda message, *_where, **_line: send("message", f"warning: {message}")

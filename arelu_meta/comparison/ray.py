@@ -29,8 +29,8 @@ from arelu_meta.comparison.worker import (
     run_cell,
     thread_variables,
 )
-from arelu_meta.console.command_line import Terminated, terminate
 from arelu_meta.errors import InputError, first_line
+from arelu_meta.runtime.signals import Terminated, terminate
 
 if TYPE_CHECKING:
     from arelu_meta.comparison.overview import Overview

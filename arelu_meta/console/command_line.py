@@ -6,19 +6,19 @@ Library code names arguments of its functions in backquotes; a command shows tho
 import argparse
 import os
 import re
-import signal
 import sys
 import traceback
 import warnings
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextvars import ContextVar
 from pathlib import Path
-from types import FrameType
 from typing import Any, NoReturn, TextIO
 from urllib.parse import unquote
 
 from arelu_meta import __version__
+from arelu_meta.console.progress import say
 from arelu_meta.errors import InputError, RunError
+from arelu_meta.runtime.signals import Terminated, ending_handled
 
 _PARSERS: ContextVar[list["Parser"] | None] = ContextVar("parsers of the running command", default=None)
 _PUNCTUATION = str.maketrans("", "", "[](),\"'")  # of Python's tuples and strings
@@ -73,9 +73,9 @@ def arguments_as_flags(message: str, flags: Collection[str] = ()) -> str:
 def main(command: Callable[[Sequence[str] | None], None], argv: Sequence[str] | None = None) -> int:
     """Run a command; what goes wrong is one line and an exit code.
 
-    Wrong input 2, a run that cannot go on 1, an interruption 130 (SIGTERM 143).
+    Wrong input 2, a run that cannot go on 1, an interruption 130 (SIGTERM 143, SIGHUP 129).
     """
-    previous, formatwarning = signal.signal(signal.SIGTERM, terminate), warnings.formatwarning
+    formatwarning = warnings.formatwarning
     parsers: list[Parser] = []
     token = _PARSERS.set(parsers)
 
@@ -89,15 +89,16 @@ def main(command: Callable[[Sequence[str] | None], None], argv: Sequence[str] | 
     if secrets := passwords():
         sys.stdout, sys.stderr = (_Masked(stream, secrets) for stream in output)
     try:
-        command(argv)
+        with ending_handled():
+            command(argv)
     except (InputError, RunError) as error:
         sys.stderr.write(shown("error", error))
         return 2 if isinstance(error, InputError) else 1
-    except Terminated:
-        sys.stderr.write("terminated\n")
-        return 143
+    except Terminated as ending:
+        say("terminated")
+        return 128 + ending.number
     except KeyboardInterrupt:
-        sys.stderr.write("interrupted\n")
+        say("interrupted")
         return 130
     except Exception:
         if not secrets:
@@ -106,7 +107,6 @@ def main(command: Callable[[Sequence[str] | None], None], argv: Sequence[str] | 
         return 1
     finally:
         sys.stdout, sys.stderr = output
-        signal.signal(signal.SIGTERM, previous)
         warnings.formatwarning = formatwarning
         _PARSERS.reset(token)
     return 0
@@ -140,15 +140,6 @@ class _Masked:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
-
-
-class Terminated(KeyboardInterrupt):
-    """SIGTERM, handled like Ctrl-C: the run is marked KILLED before the process ends."""
-
-
-def terminate(_signal: int, _frame: FrameType | None) -> None:
-    """Handle SIGTERM."""
-    raise Terminated
 
 
 def output_folder(path: Path) -> Path:

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageFilter, ImageOps
 
+from arelu_meta.data.files.image_folders import open_image
 from arelu_meta.errors import InputError
 
 COLOUR = (255, 0, 0)
@@ -51,7 +52,7 @@ def write_masks(
         The files of the masks and those of the overlays.
 
     Raises:
-        InputError: they cannot be written.
+        InputError: an image can no longer be read, or a picture not be written.
     """
     places = [Path(os.path.abspath(file)) for file in files]
     root = Path(os.path.commonpath([place.parent for place in places]))
@@ -60,12 +61,12 @@ def write_masks(
     for number, file in enumerate(places):
         place = folder / file.parent.relative_to(root)
         name = file.stem if stems[file.with_suffix("")] == 1 else file.name  # a.png beside a.jpg
+        with open_image(file, str(file)) as opened:
+            image = ImageOps.exif_transpose(opened)
+            marked = mask(number, image.size)
+            pictures = (marked, mask_overlay(image, marked))
         try:
             place.mkdir(parents=True, exist_ok=True)
-            with Image.open(file) as opened:
-                image = ImageOps.exif_transpose(opened)
-                marked = mask(number, image.size)
-                pictures = (marked, mask_overlay(image, marked))
             for kind, picture, paths in zip(("mask", "overlay"), pictures, written, strict=True):
                 paths.append(str(place / f"{name}_{kind}.png"))
                 picture.save(paths[-1])

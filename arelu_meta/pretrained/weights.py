@@ -21,7 +21,7 @@ from arelu_meta.pretrained.installed import find_installed, in_hub_cache
 from arelu_meta.pretrained.networks import SIDE_OUTPUTS, ModelSource
 from arelu_meta.pretrained.timm_networks import HUBS, import_timm
 from arelu_meta.reading import check_members, check_pickle, open_regular, parsing, shown
-from arelu_meta.store.models import download_model
+from arelu_meta.store.downloads import download_model
 
 WRAPPERS = ("state_dict", "model_state_dict", "model", "network", "state_dict_ema")  # keys that checkpoints nest under
 PREFIXES = ("module.", "_orig_mod.")  # what DataParallel and torch.compile put before every name

@@ -1,15 +1,55 @@
-"""Hold interruptions back while something is written that must not be left half-done."""
+"""Signals that end a process: handled as an interruption, and held back while something must not be left half-done."""
 
+import math
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+# Sent by schedulers, and when a terminal is closed or its connection lost; Windows has no SIGHUP.
+ENDING = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
+AGAIN_SECONDS = 3.0  # between two that count as two
+_last = [-math.inf]  # when the last one came
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM or SIGHUP, handled like Ctrl-C: the run is marked KILLED before the process ends."""
+
+    def __init__(self, number: int = signal.SIGTERM) -> None:
+        super().__init__()
+        self.number = number
+
+
+def terminate(number: int, _frame: FrameType | None) -> None:
+    """Handle SIGTERM and SIGHUP; one that follows at once changes nothing: the process is closing its run.
+
+    Sent to a group of processes and passed on by one of them, a signal comes twice. A later one is handled again: the
+    first may have met Python inside a destructor, where exceptions are lost.
+    """
+    before, _last[0] = _last[0], time.monotonic()
+    if _last[0] - before > AGAIN_SECONDS:
+        raise Terminated(number)
+
+
+@contextmanager
+def ending_handled() -> Iterator[None]:
+    """Handle SIGTERM, and SIGHUP unless it is ignored, as under nohup; then put back what there was."""
+    before, _last[0] = {number: signal.getsignal(number) for number in ENDING}, -math.inf
+    for number, handler in before.items():
+        if number == signal.SIGTERM or handler is not signal.SIG_IGN:
+            signal.signal(number, terminate)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
 
 @contextmanager
 def hold_signals() -> Iterator[None]:
-    """Hold Ctrl-C and SIGTERM back, in a `with` block or as a decorator; a second one goes through at once.
+    """Hold Ctrl-C, SIGTERM and SIGHUP back, in a `with` block or as a decorator; a second Ctrl-C goes through at once.
 
     An exception in the middle of a transaction leaves the database locked for this process, and the run RUNNING.
     """
@@ -17,11 +57,11 @@ def hold_signals() -> Iterator[None]:
         yield  # signals are handled in the main thread only
         return
     held: list[int] = []
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, *ENDING)}
 
     def hold(number: int, frame: FrameType | None) -> None:
         handler = handlers[signal.Signals(number)]
-        if held and callable(handler):
+        if held and number == signal.SIGINT and callable(handler):  # of a person, who does not want to wait
             handler(number, frame)
         held.append(number)
 

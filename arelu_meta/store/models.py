@@ -36,9 +36,10 @@ from arelu_meta import __version__
 from arelu_meta.data.imageset import ImageSet
 from arelu_meta.data.inputs import METADATA_KEY, Inputs, from_metadata, inputs_of
 from arelu_meta.data.raw_images import ACCEPTED
-from arelu_meta.errors import InputError, first_line
+from arelu_meta.errors import InputError
 from arelu_meta.reading import check_inside, open_regular, parse_json, parsing, read_json, read_text
-from arelu_meta.store.connection import quiet, read_artifact, store_uri
+from arelu_meta.store.connection import quiet, read_artifact
+from arelu_meta.store.downloads import download_model
 from arelu_meta.store.graphs import GRAPH_FILE, read_graph, trace
 from arelu_meta.store.run_folder import RunFolder
 
@@ -86,7 +87,6 @@ class StoredModel:
 
         Raises:
             InputError: it has no graph (a few-shot model adapts before it answers), or it is refused.
-
         """
         return read_graph(self.graph(), self.source)
 
@@ -119,13 +119,11 @@ def open_model(source: str | Path) -> StoredModel:
         InputError: nothing of that name is there, or it is no network of ours.
 
     Example:
-        >>> import tempfile
-        >>> folder = Path(tempfile.mkdtemp())
+        >>>         >>> folder = Path(tempfile.mkdtemp())
         >>> save_weights({"w": torch.ones(2)}, folder / WEIGHTS_FILE, Inputs(3, 28), ("cat", "dog"))
         >>> model = open_model(folder)
         >>> model.class_names, model.inputs.channels, model.state_dict()
         (('cat', 'dog'), 3, {'w': tensor([1., 1.])})
-
     """
     folder, name = Path(source), str(source)
     if folder.is_dir() and (checkpoint := RunFolder.read_last(folder)) is not None:
@@ -172,15 +170,6 @@ def _read_mlmodel(folder: Path) -> tuple[Path, str]:
         return folder, str(run_id)
 
 
-def download_model(uri: str) -> Path:
-    """Fetch a stored model, or one file of it, and give its path."""
-    try:
-        with quiet():
-            return Path(mlflow.artifacts.download_artifacts(artifact_uri=uri, tracking_uri=store_uri()))
-    except Exception as error:  # of MLflow, of its stores' libraries, or that they are missing
-        raise InputError(f"cannot fetch {uri}: {first_line(error)}") from error
-
-
 def save_weights(state: Mapping[str, Tensor], path: Path, inputs: Inputs, class_names: tuple[str, ...] = ()) -> None:
     """Write tensors as safetensors, with what images the network takes and its classes in the header."""
     plain = {name: value.detach().cpu().contiguous().clone() for name, value in state.items()}
@@ -223,8 +212,7 @@ def save_few_shot_model(folder: Path, saved: Path) -> None:
 
 def _describe(folder: Path, loader: str, answers: tuple[str, ...], metadata: dict[str, str]) -> None:
     """Write what `log_saved_model` has to know besides the model's files."""
-    description = {"loader": loader, "answers": answers, "metadata": metadata}
-    (folder / "description.json").write_text(json.dumps(description))
+    (folder / "description.json").write_text(json.dumps({"loader": loader, "answers": answers, "metadata": metadata}))
 
 
 def _save_in_two_flavours(path: str, mlflow_model: Model, *, validate_serving_input: bool, **options: Any) -> None:
@@ -250,7 +238,7 @@ def log_saved_model(client: MlflowClient, run_id: str, folder: Path) -> None:
 
     description = json.loads((folder / "description.json").read_text())
     run = client.get_run(run_id)
-    begun = client.search_logged_models([run.info.experiment_id], filter_string=f"source_run_id = '{run_id}'")
+    begun = client.search_logged_models([run.info.experiment_id], f"source_run_id = '{run_id}'")
     if any(model.status == LoggedModelStatus.READY for model in begun):
         return
     model = next(iter(begun), None) or client.create_logged_model(

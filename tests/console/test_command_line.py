@@ -11,6 +11,7 @@ import pytest
 
 from arelu_meta.console import command_line
 from arelu_meta.errors import InputError, RunError
+from arelu_meta.runtime.signals import Terminated
 
 
 @pytest.mark.parametrize(
@@ -19,7 +20,7 @@ from arelu_meta.errors import InputError, RunError
         (InputError("ways is wrong"), 2, "error: ways is wrong\n"),
         (RunError("the loss is nan"), 1, "error: the loss is nan\n"),
         (KeyboardInterrupt(), 130, "interrupted\n"),
-        (command_line.Terminated(), 143, "terminated\n"),
+        (Terminated(), 143, "terminated\n"),
         (None, 0, ""),
     ],
 )
@@ -40,15 +41,16 @@ def test_other_errors_are_not_hidden():
         command_line.main(command, [])
 
 
-def test_sigterm_ends_the_command_and_its_handler_is_put_back():
-    before = signal.getsignal(signal.SIGTERM)
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_a_signal_ends_the_command_and_its_handler_is_put_back(number: int, code: int):
+    before = signal.getsignal(number)
 
     def command(_argv: Sequence[str] | None) -> None:
-        os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), number)
         signal.pause()
 
-    assert command_line.main(command, []) == 143
-    assert signal.getsignal(signal.SIGTERM) is before
+    assert command_line.main(command, []) == code
+    assert signal.getsignal(number) is before
 
 
 def test_parser_does_not_exit_by_itself():

@@ -43,6 +43,13 @@ def test_pictures_keep_the_folders_and_names_of_the_images(tmp_path):
         assert (overlay.size, overlay.mode, overlay.getpixel((5, 3))) == ((6, 4), "RGB", (50, 50, 50))
 
 
+def test_only_formats_of_ours_are_opened(tmp_path):
+    """EPS under the name of a PNG would start Ghostscript."""
+    Image.new("RGB", (6, 4)).save(tmp_path / "a.png", format="EPS")
+    with pytest.raises(InputError, match=r"a\.png is not a readable image"):
+        write_masks([tmp_path / "a.png"], lambda _, size: Image.new("L", size), tmp_path / "out")
+
+
 def test_what_cannot_be_written_is_named(tmp_path):
     (tmp_path / "out").write_text("a file")
     Image.new("L", (6, 4)).save(tmp_path / "a.png")

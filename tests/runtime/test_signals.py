@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from arelu_meta.runtime.signals import hold_signals
+from arelu_meta.runtime.signals import Terminated, ending_handled, hold_signals
 
 
 def test_an_interruption_comes_when_the_block_is_over():
@@ -25,6 +25,40 @@ def test_a_second_one_goes_through_at_once():
         steps.append("written")
     assert steps == []
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_a_second_sigterm_does_not_break_what_the_first_waits_for():
+    steps = []
+    with pytest.raises(Terminated), ending_handled(), hold_signals():  # noqa: PT012
+        signal.raise_signal(signal.SIGTERM)
+        signal.raise_signal(signal.SIGTERM)
+        signal.raise_signal(signal.SIGHUP)
+        steps.append("written")
+    assert steps == ["written"]
+
+
+def test_a_second_sigterm_does_not_disturb_the_ending_but_a_later_one_is_heard(monkeypatch: pytest.MonkeyPatch):
+    """Sent to a process group and passed on by torchrun or a shell, it comes twice within milliseconds."""
+    closed = []
+    with ending_handled():
+        with pytest.raises(Terminated):
+            signal.raise_signal(signal.SIGTERM)
+        signal.raise_signal(signal.SIGTERM)
+        closed.append("run")
+        monkeypatch.setattr("arelu_meta.runtime.signals.AGAIN_SECONDS", 0.0)
+        with pytest.raises(Terminated) as later:
+            signal.raise_signal(signal.SIGHUP)
+    assert closed == ["run"]
+    assert later.value.number == signal.SIGHUP
+
+
+def test_under_nohup_a_lost_terminal_stays_ignored():
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with ending_handled():
+            assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def test_as_a_decorator_it_holds_during_each_call():

@@ -34,7 +34,7 @@ Row = tuple[Path, str, str]  # image file, class, subset ("" if there are none)
 
 def read_image(source: Path | BytesIO, name: str, convert: Convert) -> Tensor:
     """Decode one image file and return what `convert` makes of it, (C, H, W) uint8."""
-    with _open_image(source, name) as image:
+    with open_image(source, name) as image:
         pixels = np.array(convert(ImageOps.exif_transpose(image)), dtype=np.uint8)  # (H, W) or (H, W, C)
     return torch.from_numpy(pixels).unsqueeze(0) if pixels.ndim == 2 else torch.from_numpy(pixels).permute(2, 0, 1)
 
@@ -47,7 +47,7 @@ def read_images(paths: Sequence[Path], *, image_size: int | None = None) -> Tens
     first: tuple[Path, tuple[int, int]] | None = None
     grey = True
     for path in paths:
-        with _open_image(path, str(path)) as image:
+        with open_image(path, str(path)) as image:
             size, mode = upright_size(image), image.mode
         if mode.startswith(("I", "F")):
             raise InputError(f"{path} has more than 8 bits per channel (mode {mode}); convert it to 8-bit grey or RGB")
@@ -79,10 +79,11 @@ def read_images(paths: Sequence[Path], *, image_size: int | None = None) -> Tens
 
 
 @contextmanager
-def _open_image(source: Path | BytesIO, name: str) -> Iterator[Image.Image]:
+def open_image(source: Path | BytesIO, name: str) -> Iterator[Image.Image]:
     """Open an image of one of our formats, whatever its name says: others may start programs of their own.
 
-    Pillow's warnings are about camera notes, or an error follows.
+    `name` is for messages. Whatever goes wrong while it is open is said of the image; Pillow's warnings are about
+    camera notes, or an error follows.
     """
     remedy = "replace or remove it"
     try:

@@ -13,7 +13,7 @@ from arelu_meta.kinds import run
 from arelu_meta.kinds.execution import Execution
 from arelu_meta.kinds.finetune.run import prepare
 from arelu_meta.pretrained import find_model, read_weights
-from arelu_meta.store.models import download_model
+from arelu_meta.store.downloads import download_model
 from arelu_meta.store.run_folder import RunFolder
 from tests.supervised_runs import artifacts, finetune_spec, interrupted_after, no_model, same_weights
 from tests.tiny_images import DISCS, NEGATIVE

@@ -1,0 +1,34 @@
+"""What is fetched from the MLflow store or a registry: kept for the time of this process, then removed."""
+
+import atexit
+import functools
+import shutil
+import tempfile
+from pathlib import Path
+
+import mlflow
+
+from arelu_meta.errors import InputError, first_line
+from arelu_meta.store.connection import quiet, store_uri
+
+
+def download_model(uri: str) -> Path:
+    """Fetch a stored model, or one file of it, and give its path, which is there while this process is.
+
+    Raises:
+        InputError: it cannot be fetched.
+    """
+    try:
+        with quiet():
+            place = tempfile.mkdtemp(dir=_downloads())
+            return Path(mlflow.artifacts.download_artifacts(artifact_uri=uri, dst_path=place, tracking_uri=store_uri()))
+    except Exception as error:  # of MLflow, of its stores' libraries, or that they are missing
+        raise InputError(f"cannot fetch {uri}: {first_line(error)}") from error
+
+
+@functools.cache
+def _downloads() -> str:
+    """The folder that takes what this process downloads; MLflow's own choice would stay in the temporary folder."""
+    folder = tempfile.mkdtemp(prefix="arelu_meta-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
