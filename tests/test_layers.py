@@ -10,8 +10,8 @@ import pytest
 # From the ground up; a module imports from lower layers and from its own package, from nothing beside or above it.
 LAYERS = (
     {"__init__", "errors"},
-    {"reading", "trust"},
-    {"analysis", "console", "kernels", "metrics", "registry", "runtime", "seeding"},
+    {"reading", "runtime", "trust"},
+    {"analysis", "console", "kernels", "metrics", "registry", "seeding"},
     {"activations", "data"},
     {"backbones", "surgery"},
     {"learners"},
