@@ -66,16 +66,16 @@ class Stepper:
         self._wait(10 * LONGEST)  # until it has loaded, and recorded the step
 
     def __call__(self) -> float:
-        """Take a step and give its seconds; infinite where it does not end in `LONGEST`, and from then on."""
+        """Take a step and give its seconds; `LONGEST` where it does not end in that time, and from then on."""
         if self._process.stdin is None or self._process.poll() is not None:
-            return float("inf")
+            return LONGEST
         start = time.perf_counter()
         self._process.stdin.write("step\n")
         self._process.stdin.flush()
         if self._wait(LONGEST):
             return time.perf_counter() - start
         self._process.kill()
-        return float("inf")
+        return LONGEST
 
     def _wait(self, seconds: float) -> bool:
         readable, _, _ = select.select([self._process.stdout], [], [], seconds)
@@ -117,14 +117,10 @@ def times_in_turns(steps: Mapping[str, Stepper], repeats: int) -> dict[str, list
 
 def _rows(seconds: Mapping[str, list[float]], share_note: str, share: float = 1.0) -> list[Row]:
     """Make rows by minima, with the median beside."""
-    ours = min(next(iter(seconds.values())))
-    return [
-        Row(
-            name,
-            min(values),
-            min(values) / ours,
-            share_note.format(min(values) / share)
-            + f"median {1000 * statistics.median(values):.0f} ms of {len(values)}",
-        )
-        for name, values in seconds.items()
-    ]
+    ours, rows = min(next(iter(seconds.values()))), []
+    for name, values in seconds.items():
+        note = f"median {1000 * statistics.median(values):.0f} ms of {len(values)}"
+        if min(values) >= LONGEST:
+            note = f"no step ended in {LONGEST:.0f} s"
+        rows.append(Row(name, min(values), min(values) / ours, share_note.format(min(values) / share) + note))
+    return rows

@@ -3,6 +3,7 @@
 Nothing here imports torch before the flags are read.
 """
 
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,7 +13,6 @@ from arelu_meta import kinds
 from arelu_meta.console import catalog, command_line
 from arelu_meta.console.flags import add_flags, from_flags, validated
 from arelu_meta.errors import InputError, suggestion, unknown
-from arelu_meta.runtime.waiting import CoreWatch, threads_are_given
 from arelu_meta.trust import trusting
 
 if TYPE_CHECKING:
@@ -33,15 +33,16 @@ def run_command(kind: str, argv: Sequence[str] | None, *, kind_by_flag: Mapping[
     """
 
     def command(argv: Sequence[str] | None) -> None:
-        watch = CoreWatch()
         spec, execution = read_flags(kind, argv, kind_by_flag=kind_by_flag)
         from arelu_meta.console import progress
+
+        if "torch" not in sys.modules and os.environ.get("RANK", "0") == "0":  # which takes seconds
+            progress.say(f"{spec.task}: loading torch and MLflow")
         from arelu_meta.kinds.execution import TrainingExecution
         from arelu_meta.kinds.results import Result
         from arelu_meta.kinds.seeds import SeedsResult, run_seeds
         from arelu_meta.runtime import processes
 
-        execution = _with_threads(execution, watch)
         result: Result | SeedsResult
         if isinstance(execution, TrainingExecution) and execution.seeds:
             result = run_seeds(spec, execution, progress.shown)
@@ -51,22 +52,6 @@ def run_command(kind: str, argv: Sequence[str] | None, *, kind_by_flag: Mapping[
             sys.stdout.write(result.report() + "\n")
 
     return command_line.main(command, argv)
-
-
-def _with_threads(execution: "Execution", watch: CoreWatch) -> "Execution":
-    """Take fewer threads than there are cores where other processes use these, and say so.
-
-    A resumed run goes on with as many as it began with, which its checkpoint knows.
-    """
-    import torch
-
-    from arelu_meta.console.progress import say
-
-    most = torch.get_num_threads()
-    if execution.resume or threads_are_given(execution.threads) or (threads := watch.threads(most)) == most:
-        return execution
-    say(f"other processes use the cores: {threads} of {most} threads; --threads {most} takes all")
-    return execution.model_copy(update={"threads": threads})
 
 
 def read_flags(

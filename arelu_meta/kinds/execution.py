@@ -48,7 +48,7 @@ class Execution(Section):
     device: str = "auto"
     """auto (a GPU when there is one), cpu, cuda, cuda:1, mps, ..."""
     threads: Annotated[int, Field(ge=0, le=MOST_THREADS)] = 0
-    """CPU threads of torch; 0: all cores, in commands fewer where other processes use them"""
+    """CPU threads of torch; 0 leaves the choice to torch, which takes all cores"""
     resume: bool = False
     """continue from the last checkpoint of this very run, if there is one and the run has not finished"""
     experiment: str = "arelu_meta"

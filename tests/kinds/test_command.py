@@ -6,10 +6,8 @@ from typing import Any
 import pytest
 
 from arelu_meta.errors import InputError
-from arelu_meta.kinds.command import _with_threads, read_flags
+from arelu_meta.kinds.command import read_flags
 from arelu_meta.kinds.execution import EpisodeExecution, Execution
-from arelu_meta.runtime.hardware import threads
-from arelu_meta.runtime.waiting import CoreWatch
 
 
 def parse(*argv: str) -> tuple[Any, Execution]:
@@ -169,27 +167,3 @@ def test_a_task_of_another_kind(tmp_path: Path, kind: str, message: str):
     with pytest.raises(InputError) as raised:
         parse("--task", str(path))
     assert str(raised.value).endswith(message)
-
-
-@pytest.mark.parametrize(
-    ("execution", "chosen", "said"),
-    [
-        (Execution(), 1, "other processes use the cores: 1 of 4 threads; --threads 4 takes all\n"),
-        (Execution(threads=3), 3, ""),
-        (Execution(resume=True), 0, ""),  # as many as its checkpoint says
-    ],
-)
-def test_a_command_takes_fewer_threads_where_others_use_the_cores(
-    execution: Execution,
-    chosen: int,
-    said: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-):
-    monkeypatch.delenv("OMP_NUM_THREADS")
-    monkeypatch.setattr(CoreWatch, "free_cores", lambda _self: 0.4)
-    with threads(4):
-        assert _with_threads(execution, CoreWatch()).threads == chosen
-        assert capsys.readouterr().err == said
-        monkeypatch.setenv("OMP_NUM_THREADS", "4")  # chosen by the user, or by a comparison for its workers
-        assert _with_threads(Execution(), CoreWatch()).threads == 0

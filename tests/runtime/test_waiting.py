@@ -4,12 +4,11 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
 from arelu_meta.runtime import waiting
-from arelu_meta.runtime.waiting import CoreWatch, bound_spinning, threads_are_given, waiting_policy
+from arelu_meta.runtime.waiting import bound_spinning, threads_are_given, waiting_policy
 
 
 @pytest.fixture(autouse=True)
@@ -73,41 +72,3 @@ def test_threads_are_given_by_flag_or_in_the_environment(
     if name:
         monkeypatch.setenv(name, "1")
     assert threads_are_given(threads) is given
-
-
-@pytest.mark.parametrize(
-    ("idle", "own", "free", "threads"),
-    [
-        (3.0, 1.0, 4.0, 4),  # nobody else: three cores idle and one is ours
-        (2.1, 1.0, 3.1, 4),  # a quarter of the cores at most
-        (1.0, 1.0, 2.0, 2),
-        (0.0, 0.2, 0.2, 1),  # many others, and a fifth of one core is ours
-    ],
-)
-def test_free_cores_are_those_that_idled_or_were_ours(
-    idle: float, own: float, free: float, threads: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-):
-    """Of four cores in two seconds; the fifth is not for this process. 100 ticks are a second, half are for a disk."""
-    clock, used, stat = [50.0], [7.0], tmp_path / "stat"
-
-    def show(ticks: float) -> None:
-        lines = [f"cpu{core} 5 5 5 {1000 + ticks / 8:.0f} {ticks / 8:.0f} 9" for core in range(4)]
-        stat.write_text("\n".join(["cpu 0 0 0 0 0 0", *lines, f"cpu4 5 5 5 {9 * ticks:.0f} 0 9", "intr 3", ""]))
-
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: {0, 1, 2, 3}, raising=False)
-    monkeypatch.setattr(waiting, "STAT", stat)
-    monkeypatch.setattr(waiting, "time", SimpleNamespace(monotonic=lambda: clock[0], process_time=lambda: used[0]))
-    show(0)
-    watch = CoreWatch()
-    assert watch.free_cores() is None  # too early
-    clock[0], used[0] = 52.0, 7.0 + 2 * own
-    show(200 * idle)
-    assert watch.free_cores() == pytest.approx(free, abs=0.05)
-    assert watch.threads(4) == threads
-
-
-def test_where_the_system_does_not_say_all_cores_are_taken(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    """As on macOS."""
-    monkeypatch.setattr(waiting, "STAT", tmp_path / "none")
-    assert CoreWatch().free_cores() is None
-    assert CoreWatch().threads(8) == 8
