@@ -138,6 +138,8 @@ def refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Callable[[Callable[[list[str]], int], list[str]], str]:
     """Call a command that must refuse, and give its one line: exit code 2, and not even a store is made."""
+    import torch  # noqa: F401  (a command that loads it says so first)
+
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
 

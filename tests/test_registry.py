@@ -210,8 +210,8 @@ def test_entry_points_are_parts_like_others(installed: Path, python: Python, roo
 def test_what_no_name_leads_to_is_one_line(installed: Path, python: Python, root: Path, name: str, message: str):
     done = python("-m", "arelu_meta.classify", "--activation", name, PYTHONPATH=f"{root}{os.pathsep}{installed}")
     assert (done.returncode, done.stdout) == (2, "")
-    assert message in done.stderr
-    assert done.stderr.count("\n") == 1
+    (line,) = (line for line in done.stderr.splitlines() if not line.endswith(": loading torch and MLflow"))
+    assert message in line
 
 
 def test_the_list_says_where_they_come_from_and_imports_none(installed: Path, python: Python, root: Path):

@@ -13,6 +13,7 @@ _REGISTRY.add(
             ("activation", "activation", "AReLU beside ReLU, PReLU and the authors'"),
             ("maml", "maml", "outer steps and whole iterations beside learn2learn, higher"),
             ("commands", "commands", "whole commands: start-up, several seeds, ranks, tracking"),
+            ("waiting", "waiting", "a step on an idle and on a busy machine, by how threads wait"),
             ("memory", "memory", "peak memory of an outer step"),
             ("growth", "memory", "time and memory against ways, shots, steps, episodes, sizes"),
             ("sampler", "sampling", "draw 32 episodes, beside learn2learn's Taskset"),

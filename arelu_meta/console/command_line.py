@@ -19,6 +19,7 @@ from arelu_meta import __version__
 from arelu_meta.console.progress import say
 from arelu_meta.errors import InputError, RunError
 from arelu_meta.runtime.signals import Terminated, ending_handled
+from arelu_meta.runtime.waiting import bound_spinning
 
 _PARSERS: ContextVar[list["Parser"] | None] = ContextVar("parsers of the running command", default=None)
 _PUNCTUATION = str.maketrans("", "", "[](),\"'")  # of Python's tuples and strings
@@ -75,6 +76,7 @@ def main(command: Callable[[Sequence[str] | None], None], argv: Sequence[str] | 
 
     Wrong input 2, a run that cannot go on 1, an interruption 130 (SIGTERM 143, SIGHUP 129).
     """
+    bound_spinning()  # commands load torch later than this
     formatwarning = warnings.formatwarning
     parsers: list[Parser] = []
     token = _PARSERS.set(parsers)

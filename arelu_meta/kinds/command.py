@@ -3,6 +3,7 @@
 Nothing here imports torch before the flags are read.
 """
 
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -34,6 +35,9 @@ def run_command(kind: str, argv: Sequence[str] | None, *, kind_by_flag: Mapping[
     def command(argv: Sequence[str] | None) -> None:
         spec, execution = read_flags(kind, argv, kind_by_flag=kind_by_flag)
         from arelu_meta.console import progress
+
+        if "torch" not in sys.modules and os.environ.get("RANK", "0") == "0":  # which takes seconds
+            progress.say(f"{spec.task}: loading torch and MLflow")
         from arelu_meta.kinds.execution import TrainingExecution
         from arelu_meta.kinds.results import Result
         from arelu_meta.kinds.seeds import SeedsResult, run_seeds

@@ -22,7 +22,8 @@ from arelu_meta.kinds.few_shot.spec import EpisodeInputSection
 from arelu_meta.kinds.sections import DataSection, ImageShapeSection, InputSection, Spec
 from arelu_meta.reading import following_links
 from arelu_meta.runtime import processes
-from arelu_meta.runtime.hardware import keep_freed_memory, resolve_device, threads
+from arelu_meta.runtime.hardware import keep_freed_memory, resolve_device, threads, usable_cores
+from arelu_meta.runtime.waiting import threads_are_given, waiting_policy
 from arelu_meta.store.connection import has_finished
 from arelu_meta.store.journal import Journal
 from arelu_meta.store.run_folder import RunFolder
@@ -56,8 +57,8 @@ class Session:
         """
         if processes.rank() == 0:
             self.tracker.flush()
-            own = {"seconds": self.seconds, "data": self._data, **self.tracker.position}
-            self._folder.save({**state, **own})
+            own = {"seconds": self.seconds, "data": self._data, "threads": torch.get_num_threads()}
+            self._folder.save({**state, **own, **self.tracker.position})
 
 
 @contextmanager
@@ -88,6 +89,8 @@ def open_session(
     digest = _data_digest(datasets, split)
     with folder.locked() if processes.rank() == 0 else nullcontext():
         checkpoint = _checkpoint(folder, execution, digest) if execution.resume else None
+        if checkpoint is not None and not threads_are_given(execution.threads):  # another number rounds otherwise
+            torch.set_num_threads(min(checkpoint.get("threads", torch.get_num_threads()), usable_cores()))
         if processes.rank() > 0:
             yield Session(NoTracker(), checkpoint, progress.silent, folder)
             return
@@ -146,6 +149,7 @@ def _run_tags(
         "kind": str(settings["kind"]),
         "protocol": str(settings["protocol"]),
         "processes": str(processes.world_size()),
+        "waiting": waiting_policy(),
         "data_verified": str(all(images.provenance.verified for images in datasets.values())),
         **execution.run_tags(
             threads=torch.get_num_threads(),

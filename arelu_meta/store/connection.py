@@ -7,11 +7,9 @@ MLflow's own tracking URI, active run and loggers belong to whoever calls us.
 import logging
 import os
 import re
-import shutil
 import socket
 import sqlite3
 import tempfile
-import threading
 import time
 import warnings
 from collections.abc import Iterator
@@ -28,6 +26,7 @@ from mlflow.exceptions import MlflowException
 from sqlalchemy.exc import SQLAlchemyError
 
 from arelu_meta.errors import InputError, StoreError, first_line
+from arelu_meta.store.new_database import make_database
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -36,7 +35,6 @@ DEFAULT_URI = "sqlite:///mlflow.db"
 DIVERGED = "diverged"  # tag of a run whose loss was no longer finite: where that was
 RETRY_SECONDS = 20.0  # a server that is being restarted answers again by then
 _CONNECT_TIMEOUT = 5.0
-_NEW_DATABASE = ".mlflow-new-"  # beginning of the folder that a database is made in
 _PORTS = {"http": 80, "https": 443}
 _NO_SUCH_RUN = ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE")  # no such run, or nothing that could be its id
 STORE_ERRORS = (MlflowException, SQLAlchemyError, sqlite3.Error, OSError, ImportError)  # ImportError: a missing driver
@@ -242,35 +240,5 @@ def _sqlite_lock(uri: str) -> Iterator[None]:
             connection.execute("PRAGMA schema_version")
     with FileLock(f"{path}.lock"):
         if not path.exists() or path.stat().st_size == 0:
-            _make_sqlite(path)
+            make_database(path)
         yield
-
-
-def _make_sqlite(path: Path) -> None:
-    """Make a database with MLflow's tables beside its place, then put it there: killed, it leaves none in the making.
-
-    In a thread: an interruption would be lost in the midst of it, or leave tables half made.
-    """
-    for left in path.parent.glob(f"{_NEW_DATABASE}*"):
-        shutil.rmtree(left, ignore_errors=True)
-    folder = Path(tempfile.mkdtemp(prefix=_NEW_DATABASE, dir=path.parent))
-    errors: list[Exception] = []
-    ended = threading.Event()
-
-    def make() -> None:
-        try:
-            MlflowClient(f"sqlite:///{folder / path.name}").search_experiments(max_results=1)
-        except Exception as error:
-            errors.append(error)
-        finally:
-            ended.set()
-
-    threading.Thread(target=make, name="makes the tables of MLflow", daemon=True).start()
-    try:
-        while not ended.wait(0.05):
-            pass
-        if errors:
-            raise errors[0]
-        (folder / path.name).replace(path)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)

@@ -137,9 +137,14 @@ def clip_gradients(parameters: Iterable[Parameter], bound: float | None) -> floa
     return norm.item()
 
 
-def evaluate(learner: Learner, sampler: EpisodeSampler, numbers: Tensor, *, batch: int = 32) -> Tensor:
-    """Query accuracy, or error, of drawn episodes at every adaptation step, (episodes, steps + 1), batch by batch."""
-    return _over_batches(learner.accuracy_by_step, learner, sampler, numbers, batch)
+def evaluate(
+    learner: Learner, sampler: EpisodeSampler, numbers: Tensor, *, batch: int = 32, check: bool = True
+) -> Tensor:
+    """Query accuracy, or error, of drawn episodes at every adaptation step, (episodes, steps + 1), batch by batch.
+
+    With `check`, DivergedError where the network no longer answers; once is enough for the parts of one evaluation.
+    """
+    return _over_batches(learner.accuracy_by_step, learner, sampler, numbers, batch, check=check)
 
 
 def validate(learner: Learner, sampler: EpisodeSampler, numbers: Tensor, *, batch: int = 32) -> float:
@@ -159,10 +164,17 @@ def _check_answers(learner: Learner, sampler: EpisodeSampler, numbers: Tensor) -
 
 
 def _over_batches(
-    measure: Callable[[Episode], Tensor], learner: Learner, sampler: EpisodeSampler, numbers: Tensor, batch: int
+    measure: Callable[[Episode], Tensor],
+    learner: Learner,
+    sampler: EpisodeSampler,
+    numbers: Tensor,
+    batch: int,
+    *,
+    check: bool = True,
 ) -> Tensor:
     learner.network.eval()
-    _check_answers(learner, sampler, numbers)
+    if check:
+        _check_answers(learner, sampler, numbers)
     if len(numbers) < processes.world_size():  # too few to share out: every process measures all
         return measure(sampler.episodes(numbers)).cpu()
     mine = numbers[processes.rank() :: processes.world_size()]

@@ -19,6 +19,9 @@ from arelu_meta.kinds.execution import Execution
 from arelu_meta.kinds.few_shot.spec import EpisodeInputSection
 from arelu_meta.kinds.sections import DataSection, InputSection
 from arelu_meta.kinds.session import inputs_of_run, load_split, reader_options
+from arelu_meta.runtime.hardware import threads
+from arelu_meta.runtime.waiting import waiting_policy
+from arelu_meta.store.connection import get_run
 from arelu_meta.store.run_folder import RunFolder
 from tests.supervised_runs import no_model
 from tests.tiny_runs import MLFLOW_WARNINGS
@@ -163,7 +166,12 @@ def test_a_run_is_not_resumed_on_other_images_nor_beside_its_living_self(tmp_pat
     pixels[0, 0, 0] ^= 1
     np.savez(tmp_path / "mine.npz", x=pixels, y=np.repeat([0, 1], 12))
     stopped = holder.load()["run_id"]
-    assert arelu_meta.run(spec, Execution(resume=True)).run_id == stopped
+    monkeypatch.delenv("OMP_NUM_THREADS")
+    assert holder.load()["threads"] == 1
+    with threads(2):  # as many as the cores of the machine it is resumed on
+        assert arelu_meta.run(spec, Execution(resume=True)).run_id == stopped
+    tags = get_run(stopped).data.tags
+    assert (tags["exec.threads"], tags["waiting"]) == ("1", waiting_policy())
 
 
 def test_real_targets_are_for_regression_alone():

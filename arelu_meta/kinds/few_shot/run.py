@@ -142,7 +142,7 @@ def _train_and_test(
     chunks, scores, measure = fixed["test"].split(60), list[Tensor](), spec.measure
     with session.bar("test", len(chunks)) as advance:
         for numbers in chunks:
-            scores.append(evaluate(learner, samplers["test"], numbers))
+            scores.append(evaluate(learner, samplers["test"], numbers, check=not scores))
             advance(f"{measure.name} {measure.text(torch.cat(scores)[:, -1].mean().item())}")
     result = FewShotResult(
         spec=spec,
