@@ -1,10 +1,12 @@
-"""What `nn.Module` keeps under private names: its hooks, and the network inside a compiled one."""
+"""What `nn.Module` keeps under private names: its hooks, its parameters, and the network inside a compiled one."""
 
 import copy
 from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
 CHILDREN = "_modules"
 # Dictionaries of `nn.Module`, by what fills them. `_is_full_backward_hook` is a flag beside them.
@@ -48,6 +50,17 @@ def copy_without_hooks(module: nn.Module) -> nn.Module:
     for name in CALL_HOOKS:
         vars(bare)[name] = OrderedDict()
     return copy.deepcopy(bare)
+
+
+@contextmanager
+def with_weight(layer: nn.Module, weight: Tensor) -> Iterator[None]:
+    """Let a layer compute with another weight meanwhile, which need not be a parameter."""
+    own = layer._parameters["weight"]
+    layer._parameters["weight"] = weight  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        layer._parameters["weight"] = own
 
 
 def is_compiled(module: nn.Module) -> bool:

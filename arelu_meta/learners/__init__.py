@@ -23,9 +23,10 @@ Method: TypeAlias = "str | Callable[..., Learner]"
 __all__ = ["LearnerEntry", "Method", "build", "check_engine", "engines", "entries", "entry", "names", "register"]
 
 ALL_ENGINES = ("func", "higher", "learn2learn")
-PARTS = ("all", "head", "body", "norm", "activation")  # of a network: what may adapt, several joined by "+"
+PARTS = ("all", "head", "body", "norm", "activation", "lora")  # of a network: what may adapt, several joined by "+"
+LORA_RANK = 4
 INNER_LOOP_SETTINGS = ("inner_lr", "inner_steps", "test_steps", "clip_norm", "inner_optimizer")
-OTHER_SETTINGS = ("adapt", "head")  # that some methods take
+OTHER_SETTINGS = ("adapt", "head", "lora_rank")  # that some methods take
 
 
 @dataclass(frozen=True)
@@ -48,9 +49,9 @@ class LearnerEntry(Entry):
     is a `GradientLearner` or takes `engine`, unless it says otherwise"""
 
     takes: tuple[str, ...] = ()
-    """settings that not all methods of its kind take: `adapt` where it can be chosen what moves, `head` where the head
-    is treated apart, and those of an inner loop where it does not adapt by gradient otherwise. Of your own: those that
-    its signature has"""
+    """settings that not all methods of its kind take: `adapt` where it can be chosen what moves, `lora_rank` where
+    that may be adapters, `head` where the head is treated apart, and those of an inner loop where it does not adapt by
+    gradient otherwise. Of your own: those that its signature has"""
 
     @property
     def settings(self) -> tuple[str, ...]:
@@ -172,9 +173,10 @@ def register(
 
     It is called as `build` says. What has to be known of it are attributes of the class or function: `by_gradient`
     (whether it adapts by gradient, and then takes `engine` and the settings of the inner loop; unless given, whether
-    it is a `GradientLearner` or takes `engine`), `takes` (which of `adapt`, `head` and, where it does not adapt by
-    gradient, the settings of the inner loop are its own; unless given, those that it takes), `engines` (those it runs
-    on, `("func",)` unless given), `needs_training` (True unless given), `needs_validation` (False unless given).
+    it is a `GradientLearner` or takes `engine`), `takes` (which of `adapt`, `head`, `lora_rank` and, where it does not
+    adapt by gradient, the settings of the inner loop are its own; unless given, those that it takes), `engines` (those
+    it runs on, `("func",)` unless given), `needs_training` (True unless given), `needs_validation` (False unless
+    given).
 
     Args:
         name: the name that `build`, task files and flags take
@@ -234,7 +236,8 @@ def build(
         episode_clip: bound on the Euclidean norm of each episode's meta-gradient, before the batch is averaged; None:
             no bound. For methods that adapt by gradient; with `reptile`, on how far an episode moves the parameters.
         options: `chunk`, and for methods that adapt by gradient `inner_lr`, `inner_steps`, `test_steps`, `clip_norm`,
-            `inner_optimizer`, `loss` (also "mse"), all but `reptile` `adapt` and `head`, as in `learners.maml.maml`.
+            `inner_optimizer`, `loss` (also "mse"), all but `reptile` `adapt`, `head` and `lora_rank`, as in
+            `learners.maml.maml`.
 
     Returns:
         A learner: `meta_step` fills gradients from episodes, `adapt` answers queries of one support set.

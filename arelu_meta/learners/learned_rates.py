@@ -9,9 +9,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from arelu_meta.data.episodes import Episode
+from arelu_meta.learners import LORA_RANK
 from arelu_meta.learners.engines import Engine
 from arelu_meta.learners.gradient_learner import GradientLearner
 from arelu_meta.learners.inner_loop import InnerOptimizer, InnerRule, Loss, episode_losses
+from arelu_meta.learners.low_rank import with_adapters
 from arelu_meta.learners.moving import chosen_names
 
 FIRST_ORDER_UNTIL = 0.25  # share of training before second derivatives are switched on
@@ -52,7 +54,9 @@ class LearnedRateLearner(GradientLearner):
         loss: Loss = F.cross_entropy,
         adapt: str | frozenset[str] = "all",
         head: str = "",
+        lora_rank: int = LORA_RANK,
     ) -> None:
+        network = with_adapters(network, adapt, rank=lora_rank)
         self.rates = LearnedRates(
             {
                 name: torch.full(shape(weight), inner_lr, dtype=weight.dtype, device=weight.device)
@@ -85,6 +89,7 @@ class MetaSgd(LearnedRateLearner):
         network: any module that maps images (N, C, H, W) to logits (N, ways).
         adapt: what moves inside an episode, as in `maml`; the rates of the rest stay as they are.
         head: path of the head, as in `maml`.
+        lora_rank: rank of the adapters, as in `maml`.
         options: `engine`, `inner_lr` (where all rates start), `inner_steps`, `test_steps`, `clip_norm`, `chunk` and
             `loss`, as in `maml`. A rate is the same at every step, so tests may take more steps.
 
@@ -96,9 +101,16 @@ class MetaSgd(LearnedRateLearner):
     """
 
     def __init__(
-        self, network: nn.Module, *, adapt: str | frozenset[str] = "all", head: str = "", **options: Any
+        self,
+        network: nn.Module,
+        *,
+        adapt: str | frozenset[str] = "all",
+        head: str = "",
+        lora_rank: int = LORA_RANK,
+        **options: Any,
     ) -> None:
-        super().__init__(network, shape=lambda weight: (1, *weight.shape), adapt=adapt, head=head, **options)
+        parts: dict[str, Any] = {"adapt": adapt, "head": head, "lora_rank": lora_rank}
+        super().__init__(network, shape=lambda weight: (1, *weight.shape), **parts, **options)
 
 
 class MamlPlusPlus(LearnedRateLearner):
@@ -113,6 +125,7 @@ class MamlPlusPlus(LearnedRateLearner):
         inner_steps: gradient steps of a training episode; further ones in tests use the rates of the last.
         adapt: what moves inside an episode, as in `maml`; the rates of the rest stay as they are.
         head: path of the head, as in `maml`.
+        lora_rank: rank of the adapters, as in `maml`.
         options: `engine`, `inner_lr` (where all rates start), `test_steps`, `clip_norm`, `chunk` and `loss`, as in
             `maml`.
     """
@@ -124,12 +137,12 @@ class MamlPlusPlus(LearnedRateLearner):
         inner_steps: int,
         adapt: str | frozenset[str] = "all",
         head: str = "",
+        lora_rank: int = LORA_RANK,
         **options: Any,
     ) -> None:
         shape = (inner_steps,)
-        super().__init__(
-            network, shape=lambda _weight: shape, inner_steps=inner_steps, adapt=adapt, head=head, **options
-        )
+        parts: dict[str, Any] = {"adapt": adapt, "head": head, "lora_rank": lora_rank}
+        super().__init__(network, shape=lambda _weight: shape, inner_steps=inner_steps, **parts, **options)
 
     def query_loss(self, episodes: Episode, progress: float) -> tuple[Tensor, Tensor]:
         """Weigh the query losses after each step; early in training all count, later the last alone."""

@@ -5,9 +5,11 @@ from typing import Any
 import torch.nn.functional as F
 from torch import nn
 
+from arelu_meta.learners import LORA_RANK
 from arelu_meta.learners.engines import Engine
 from arelu_meta.learners.gradient_learner import GradientLearner
 from arelu_meta.learners.inner_loop import InnerOptimizer, InnerRule, Loss
+from arelu_meta.learners.low_rank import with_adapters
 from arelu_meta.learners.moving import chosen_names
 
 
@@ -24,6 +26,7 @@ def maml(
     loss: Loss = F.cross_entropy,
     adapt: str | frozenset[str] = "all",
     head: str = "",
+    lora_rank: int = LORA_RANK,
     first_order: bool = False,
 ) -> GradientLearner:
     """MAML: parameters move inside an episode, and the outer step differentiates through the inner gradients.
@@ -39,8 +42,10 @@ def maml(
         chunk: episodes held in memory at once, which trades speed for memory; 0: the whole batch.
         loss: of logits (N, ways) and labels (N,), or of answers and real targets (N, d); of support and query alike.
         adapt: what moves inside an episode: "all", "head", "body" (all but that), "norm" (norms and biases),
-            "activation", or several ("head+activation"); or names of parameters, or patterns (`blocks.*`).
+            "activation", "lora" (low-rank adapters, which the network is given in place), or several
+            ("head+activation"); or names of parameters, or patterns (`blocks.*`).
         head: path of the head; empty: the last linear layer on the way to the logits, found with the first episode.
+        lora_rank: rank of the adapters.
         first_order: whether inner gradients are constants to the outer step, which saves half of the time.
 
     Returns:
@@ -50,20 +55,18 @@ def maml(
     >>> maml(nn.Linear(4, 2), engine=engines.build("func"), inner_lr=0.1, inner_steps=5).test_steps
     5
     """
-    rule = InnerRule(
-        lr=inner_lr,
-        steps=inner_steps,
-        first_order=first_order,
-        moving=chosen_names(network, adapt, head),
-        clip_norm=clip_norm,
-        optimizer=inner_optimizer,
-        loss=loss,
-    )
+    moving = chosen_names(with_adapters(network, adapt, rank=lora_rank), adapt, head)
+    rule = InnerRule(inner_lr, inner_steps, first_order, moving, clip_norm, inner_optimizer, loss)
     return GradientLearner(network, engine=engine, rule=rule, test_steps=test_steps, chunk=chunk)
 
 
 def fomaml(
-    network: nn.Module, *, adapt: str | frozenset[str] = "all", head: str = "", **options: Any
+    network: nn.Module,
+    *,
+    adapt: str | frozenset[str] = "all",
+    head: str = "",
+    lora_rank: int = LORA_RANK,
+    **options: Any,
 ) -> GradientLearner:
     """First-order MAML: the inner gradients are constants to the outer step.
 
@@ -71,12 +74,13 @@ def fomaml(
         network: any module that maps images (N, C, H, W) to logits (N, ways).
         adapt: what moves inside an episode, as in `maml`.
         head: path of the head, as in `maml`.
+        lora_rank: rank of the adapters, as in `maml`.
         options: the other arguments of `maml`.
 
     Returns:
         A learner whose steps take about half the time of MAML's.
     """
-    return maml(network, adapt=adapt, head=head, first_order=True, **options)
+    return maml(network, adapt=adapt, head=head, lora_rank=lora_rank, first_order=True, **options)
 
 
 def anil(network: nn.Module, *, head: str = "", **options: Any) -> GradientLearner:

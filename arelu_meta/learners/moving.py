@@ -1,4 +1,4 @@
-"""Which parameters adapt inside an episode: all, some by name, or parts: head, body, norms, activations."""
+"""Which parameters adapt inside an episode: all, some by name, or parts: head, body, norms, activations, adapters."""
 
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
@@ -11,6 +11,7 @@ from arelu_meta.activations.parameters import activation_parameters
 from arelu_meta.errors import InputError, unknown
 from arelu_meta.learners import PARTS
 from arelu_meta.learners.functional_network import FunctionalNetwork
+from arelu_meta.learners.low_rank import adapter_names
 
 PRODUCTS = ("mm", "Mm", "mv", "Mv", "Dot", "Convolution", "Dist", "dist", "Linear")  # in the names of autograd's nodes
 
@@ -152,6 +153,8 @@ def names_of_parts(network: nn.Module, parts: str, head: frozenset[str]) -> froz
             lacking = f"the activations of {kind} have no parameters to adapt; use `activation` arelu or prelu"
         elif part == "norm":
             found, lacking = norm_parameters(network), f"{kind} has neither norms nor biases to adapt"
+        elif part == "lora":
+            found, lacking = adapter_names(network), f"{kind} has no adapters; give it some by `with_adapters`"
         elif part == "body":
             found = frozenset(name for name, _ in network.named_parameters()) - head
             lacking = f"{kind} is nothing but a head, and the body is to adapt"

@@ -74,6 +74,17 @@ def test_moved_hooks_are_called_forwards_and_backwards():
     assert len(seen) == 4
 
 
+def test_a_layer_computes_with_another_weight_meanwhile():
+    layer = nn.Linear(2, 1, bias=False)
+    own = layer.weight
+    with internals.with_weight(layer, torch.tensor([[3.0, 4.0]])):
+        assert layer(torch.tensor([[1.0, 10.0]])).item() == 43.0
+    assert dict(layer.named_parameters()) == {"weight": own}
+    with pytest.raises(RuntimeError), internals.with_weight(layer, own.detach()):
+        layer(torch.zeros(1, 3))
+    assert layer.weight is own
+
+
 def test_compiled_networks_are_known():
     assert internals.is_compiled(torch.compile(nn.Linear(1, 1), backend="eager"))
     assert not internals.is_compiled(nn.Linear(1, 1))

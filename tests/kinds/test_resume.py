@@ -65,7 +65,11 @@ def test_the_best_on_validation_is_tested(store_uri):
     assert result.selected_iteration == max(scores, key=lambda entry: (entry[1], -entry[0]))[0]
 
 
-RESUMED = [{}, {"protocol": "paper"}, {"method": "mamlpp", "activation": "rrelu", "normalise": "unit"}]
+RESUMED = [
+    {},
+    {"protocol": "paper"},
+    {"method": "mamlpp", "activation": "rrelu", "normalise": "unit", "adapt": "head+lora"},
+]
 
 
 @pytest.mark.parametrize("flags", RESUMED, ids=str)

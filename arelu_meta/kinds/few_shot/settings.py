@@ -14,6 +14,7 @@ from arelu_meta.kinds.few_shot.network_section import EpisodeNetworkSection
 from arelu_meta.kinds.few_shot.spec import FewShotSpec
 from arelu_meta.kinds.networks import build_network, start
 from arelu_meta.learners.learner import Learner
+from arelu_meta.seeding import global_stream
 
 
 @dataclass(frozen=True)
@@ -72,12 +73,18 @@ class LearnerSettings:
             return build_again(section, self.ways, channels, image_size)
         return build_network(section, channels, image_size, self.ways, seed=seed)
 
-    def build_learner(self, network: nn.Module, *, chunk: int = 0, episode_clip: float | None = None) -> Learner:
-        """Build the learner around a network; `chunk` and `episode_clip` matter to training alone."""
+    def build_learner(
+        self, network: nn.Module, *, chunk: int = 0, episode_clip: float | None = None, seed: int = 0
+    ) -> Learner:
+        """Build the learner around a network; all but the network matter to training alone.
+
+        What it adds to the network (`adapt` lora) starts the same for every activation.
+        """
         bound = episode_clip if learners.entry(self.method).by_gradient else None
-        return learners.build(
-            self.method, network, engine=self.engine, chunk=chunk, episode_clip=bound, **self.inner_loop
-        )
+        with global_stream(seed, "adapters"):
+            return learners.build(
+                self.method, network, engine=self.engine, chunk=chunk, episode_clip=bound, **self.inner_loop
+            )
 
 
 def build_learner(
@@ -100,4 +107,4 @@ def build_learner(
     if images is not None:
         network = start(network, spec.network, images, seed=spec.seed)
     network = network.to(device) if device else network
-    return settings.build_learner(network, chunk=chunk, episode_clip=spec.training.episode_clip)
+    return settings.build_learner(network, chunk=chunk, episode_clip=spec.training.episode_clip, seed=spec.seed)

@@ -81,7 +81,9 @@ class MetaTrainingSection(Section):
     clip_norm: OptionalRate = None
     """bound on the norm of the inner gradients"""
     adapt: AdaptedParts = "all"
-    """what moves inside an episode: all, head, body, norm (and biases), activation, or several, as head+activation"""
+    """what moves inside an episode: all, head, body, norm (and biases), activation, lora, or several, as head+lora"""
+    lora_rank: Count = learners.LORA_RANK
+    """rank of the low-rank adapters of adapt lora"""
     head: str = ""
     """path of the head, for adapt head and body, anil and boil; empty: the last linear layer before the logits"""
     loss: Literal["cross_entropy", "mse"] = "cross_entropy"
@@ -102,6 +104,11 @@ class MetaTrainingSection(Section):
         if self.adapt != "all" and "adapt" not in taken:
             raise InputError(
                 f"what method {self.method!r} moves is fixed; leave `adapt` out ({self.adapt!r}), or use method maml"
+            )
+        if self.lora_rank != learners.LORA_RANK and ("lora_rank" not in taken or "lora" not in self.adapt.split("+")):
+            raise InputError(
+                f"method {self.method!r} with adapt {self.adapt!r} has no adapters; leave `lora_rank` out "
+                f"({self.lora_rank}), or use method maml with adapt lora"
             )
         by_head = {"head", "body"} & set(self.adapt.split("+")) or "adapt" not in taken
         if self.head and not ("head" in taken and by_head):
@@ -158,6 +165,7 @@ class FewShotSpec(Spec):
             "training.adapt",
             "network.weights",
             "training.head",
+            "training.lora_rank",
             "training.loss",
             "training.episode_clip",
             "training.outer_clip",

@@ -53,6 +53,7 @@ METHODS = {
     "linear": {"method": "linear"},
     "knn": {"method": "knn"},
     "activations alone": {"adapt": "activation"},
+    "adapters and head": {"adapt": "head+lora", "lora_rank": 2},
     "features": {"method": "features"},
     "centroid": {"method": "centroid"},
 }

@@ -23,6 +23,7 @@ def test_nothing_of_data_and_training():
         "inner_optimizer": "sgd",
         "adapt": "all",
         "head": "",
+        "lora_rank": 4,
     }
     assert "digits" not in json.dumps(values)
     assert LearnerSettings(**values) == LearnerSettings.of(spec)
@@ -46,6 +47,16 @@ def test_the_learner_of_a_spec_is_that_of_its_settings(method: str):
     states = one.state().state_dict(), other.state().state_dict()
     assert states[0].keys() == states[1].keys()
     assert all(torch.equal(value, states[1][name]) for name, value in states[0].items())
+
+
+def test_adapters_start_by_the_seed_and_the_same_for_every_activation():
+    def start(**settings: object) -> torch.Tensor:
+        return build_learner(tiny_spec(adapt="lora", **settings), 1, (28, 28)).network.get_parameter("head.lora_a")
+
+    torch.manual_seed(7)
+    assert torch.equal(start(activation="relu"), start(activation="arelu"))
+    assert not torch.equal(start(seed=1), start(seed=2))
+    assert torch.initial_seed() == 7  # torch's own randomness is left alone
 
 
 def test_a_network_that_is_not_known_here_is_one_line():

@@ -50,7 +50,7 @@ def test_runs_that_held_images_back_under_the_paper_are_others():
     """The identity at commit b55926e, when a share of the training images was left to validate, is not taken up."""
     spec = FewShotSpec(task="t", data={"dataset": "digits"}, evaluation={"protocol": "paper"})
     content = spec.model_dump(mode="json", exclude={"summary", "fit"})
-    for later in ("adapt", "head", "loss", "episode_clip", "outer_clip"):
+    for later in ("adapt", "lora_rank", "head", "loss", "episode_clip", "outer_clip"):
         del content["training"][later]
     del content["data"]["split_seed"], content["network"]["init"], content["network"]["weights"]
     before = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
@@ -61,7 +61,7 @@ def test_runs_that_held_images_back_under_the_paper_are_others():
 
 
 def test_what_adapts_counts_where_it_is_not_all():
-    parts = ("all", "head", "body", "norm", "activation", "head+activation")
+    parts = ("all", "head", "body", "norm", "activation", "head+activation", "lora")
     assert len({identity("maml", adapt=part) for part in parts}) == len(parts)
     assert identity("maml", adapt="all") == identity("maml")
     with pytest.raises(InputError, match="unknown part of the network in `adapt`: 'activations'; did you mean"):
@@ -71,6 +71,12 @@ def test_what_adapts_counts_where_it_is_not_all():
     with pytest.raises(InputError, match=r"'maml' with adapt 'norm' treats no layer apart; leave `head` out \('fc'\)"):
         identity("maml", adapt="norm", head="fc")
     assert identity("maml", adapt="body", head="fc") != identity("maml", adapt="body")
+    assert identity("maml", adapt="lora", lora_rank=4) == identity("maml", adapt="lora")
+    assert identity("maml", adapt="lora", lora_rank=2) != identity("maml", adapt="lora")
+    with pytest.raises(InputError, match=r"'maml' with adapt 'head' has no adapters; leave `lora_rank` out \(2\)"):
+        identity("maml", adapt="head", lora_rank=2)
+    with pytest.raises(InputError, match=r"what method 'protonet' moves is fixed; leave `adapt` out \('lora'\)"):
+        identity("protonet", adapt="lora")
 
 
 def test_a_choice_on_validation_episodes_needs_some():

@@ -108,7 +108,12 @@ def test_a_method_of_ones_own_has_to_be_there(tmp_path: Path):
 
 
 METHODS = [{"method": name} for name in ("maml", "fomaml", "anil", "boil", "meta_sgd", "mamlpp", "reptile", "protonet")]
-OTHERS = [{"engine": "learn2learn"}, {"engine": "higher"}, {"test_steps": 4, "clip_norm": 0.1}]
+OTHERS = [
+    {"engine": "learn2learn"},
+    {"engine": "higher"},
+    {"test_steps": 4, "clip_norm": 0.1},
+    {"adapt": "lora", "lora_rank": 2},
+]
 
 
 @pytest.mark.parametrize("training", [*METHODS, *OTHERS], ids=str)
