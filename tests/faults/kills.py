@@ -169,9 +169,12 @@ def trials(
 ) -> Iterator[dict[str, Any]]:
     """Give the trials of a command that are not done yet, until so many runs were killed."""
     mine = [each for each in done if each["command"] == command and each["seed"] == given.seed]
-    counted, number = sum(each["killed"] > 0 for each in mine), 1 + max((each["number"] for each in mine), default=-1)
+    counted, known, number = sum(each["killed"] > 0 for each in mine), {each["number"] for each in mine}, 0
     references: dict[bool, Reference] = {}
     while counted < given.count:
+        if number in known:
+            number += 1
+            continue
         real = number % REAL_EVERY == REAL_EVERY - 1
         if real not in references:
             folder = place / f"{command}-whole-{number}"
@@ -206,8 +209,8 @@ def _record(command: str, given: argparse.Namespace, done: list[dict[str, Any]])
     """Put the trials of one command together."""
     mine = [each for each in done if each["command"] == command and each["seed"] == given.seed and each["killed"]]
     kills = sum(each["killed"] for each in mine)
-    notes = f"{kills} kills; {sum(each['real'] for each in mine)} trials as new interpreters, the others forked with figures "
-    notes += f"left out; {sum(each['cold'] for each in mine)} began without a store"
+    notes = f"{kills} kills; {sum(each['real'] for each in mine)} trials as new interpreters, the others forked with "
+    notes += f"figures left out; {sum(each['cold'] for each in mine)} began without a store"
     if command == "compare":
         notes += (
             f"; the runner alone was killed in {sum(each['kill'] == 'runner' for each in mine)} of them, a worker in "
@@ -234,10 +237,14 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=50, help="killed runs of each command [50]")
     parser.add_argument("--only", default=",".join(COMMANDS), help="commands, separated by commas")
     parser.add_argument("--seed", type=int, default=0, help="of the moments")
+    parser.add_argument("--again", action="store_true", help="repeat the trials that lost something, mended since")
     given = parser.parse_args()
     log = RECORDS / "kills.jsonl"
     log.parent.mkdir(parents=True, exist_ok=True)
     done = [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
+    if given.again:
+        done = [each for each in done if not each["wrong"]]
+        log.write_text("".join(json.dumps(each) + "\n" for each in done))
     warm_up()
     place = Path(tempfile.mkdtemp(prefix="arelu_meta-kills-"))
     template, lost = _template(place), 0

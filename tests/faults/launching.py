@@ -167,7 +167,7 @@ class _Standby:
 
     def Pipe(self) -> tuple[Any, Any]:  # noqa: N802  # the name in multiprocessing
         """Give the pipe to the next worker; its other end is with the worker already."""
-        return self._ready[0][0], open(os.devnull, "rb")  # noqa: SIM115  # closed by who asked
+        return self._ready[0][0], open(os.devnull, "rb")  # closed by who asked
 
     def Process(self, **_given: Any) -> Any:  # noqa: N802
         """Give the next worker, which runs already."""
