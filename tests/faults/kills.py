@@ -191,7 +191,7 @@ def trials(
         yield found
 
 
-def _template(folder: Path) -> Path:
+def make_template(folder: Path) -> Path:
     """Make a store with its tables, in a process of its own."""
     from arelu_meta.store.connection import open_store
 
@@ -247,7 +247,7 @@ def main() -> int:
         log.write_text("".join(json.dumps(each) + "\n" for each in done))
     warm_up()
     place = Path(tempfile.mkdtemp(prefix="arelu_meta-kills-"))
-    template, lost = _template(place), 0
+    template, lost = make_template(place), 0
     for command in given.only.split(","):
         for found in trials(command, given, done, template, place):
             done.append(found)

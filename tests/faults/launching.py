@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -92,6 +92,7 @@ def start(
     *,
     real: bool = False,
     pictures: bool = True,
+    prepare: Callable[[], None] | None = None,
 ) -> Started:
     """Start a command in a folder.
 
@@ -102,6 +103,7 @@ def start(
         environment: variables to set beside those of this process
         real: start a new interpreter; else fork this one
         pictures: draw figures; without, a forked command writes a word in their place
+        prepare: called in the forked process before the command
     """
     variables = {"PYTHONPATH": str(ROOT), "ARELU_META_CACHE": str(folder / "cache"), **(environment or {})}
     began = time.monotonic()
@@ -115,7 +117,7 @@ def start(
             return Started(process.pid, folder, name, began)
         pid = os.fork()
         if not pid:
-            _become(words, folder, variables, out.fileno(), err.fileno(), pictures)
+            _become(words, folder, variables, out.fileno(), err.fileno(), pictures, prepare)
     return Started(pid, folder, name, began)
 
 
@@ -124,7 +126,13 @@ def _save_no_figure(_figure: object, file: str | Path, **_options: object) -> No
 
 
 def _become(
-    words: Sequence[str], folder: Path, variables: Mapping[str, str], out: int, err: int, pictures: bool
+    words: Sequence[str],
+    folder: Path,
+    variables: Mapping[str, str],
+    out: int,
+    err: int,
+    pictures: bool,
+    prepare: Callable[[], None] | None,
 ) -> None:
     """Be the command; this is the forked process, and does not return."""
     code = 1
@@ -138,6 +146,8 @@ def _become(
             import matplotlib.figure
 
             matplotlib.figure.Figure.savefig = _save_no_figure  # type: ignore[assignment, method-assign]
+        if prepare is not None:
+            prepare()
         if words[0] == "compare":
             _have_workers_ready()
         code = importlib.import_module(f"arelu_meta.{words[0]}").main(list(words[1:]))

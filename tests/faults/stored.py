@@ -71,8 +71,10 @@ def read_store(database: Path, folder: Path) -> list[StoredRun]:
 
 
 def _local(uri: str, folder: Path) -> Path:
-    path = Path(unquote(urlsplit(uri).path)) if uri.startswith("file:") else Path(uri)
-    return folder / path
+    """Where artifacts are: in a folder, or in `artifacts/` of a server."""
+    if uri.startswith("mlflow-artifacts:"):
+        return folder / "artifacts" / unquote(urlsplit(uri).path).lstrip("/")
+    return folder / (unquote(urlsplit(uri).path) if uri.startswith("file:") else uri)
 
 
 def _digests(folder: Path, *, weights: bool = False) -> dict[str, str]:
