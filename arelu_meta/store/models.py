@@ -11,18 +11,18 @@ import json
 import os
 import re
 import shutil
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import mlflow
 import numpy as np
 import torch
 from mlflow import MlflowClient
-from mlflow.entities import LoggedModelStatus
+from mlflow.entities import LoggedModelOutput, LoggedModelStatus
 from mlflow.models import Model, ModelSignature
 from mlflow.tracking.context.registry import resolve_tags
 from mlflow.types import ColSpec, Schema
@@ -215,13 +215,6 @@ def _describe(folder: Path, loader: str, answers: tuple[str, ...], metadata: dic
     (folder / "description.json").write_text(json.dumps({"loader": loader, "answers": answers, "metadata": metadata}))
 
 
-def _save_in_two_flavours(path: str, mlflow_model: Model, *, validate_serving_input: bool, **options: Any) -> None:
-    """Let `mlflow.pytorch.load_model` give the network itself, without what `served.py` does before and after it."""
-    del validate_serving_input  # for `Model.log`
-    mlflow_model.add_flavor("pytorch", model_data="data/model", pytorch_version=str(torch.__version__))
-    mlflow.pyfunc.save_model(path=path, mlflow_model=mlflow_model, **options)
-
-
 def _signature(class_names: tuple[str, ...]) -> ModelSignature:
     """Declare answers; inputs of many forms cannot be declared, and would be refused before the model can say why."""
     names = ["probability", *(f"probability_{name}" for name in class_names)]
@@ -246,24 +239,34 @@ def log_saved_model(client: MlflowClient, run_id: str, folder: Path) -> None:
     )
     options: dict[str, Any] = {}
     if (folder / EXAMPLE_FILE).is_file():
-        # MLflow would load the model and ask it, which takes seconds.
-        options = {"input_example": np.load(folder / EXAMPLE_FILE), "validate_serving_input": False}
+        options = {"input_example": np.load(folder / EXAMPLE_FILE)}
     # Given, because MLflow would start a process to find out.
     requirements = [f"arelu-meta=={__version__}", f"torch=={torch.__version__.partition('+')[0]}"]
-    with quiet(), _global_tracking_uri(client.tracking_uri):
-        Model.log(
-            None,
-            SimpleNamespace(save_model=_save_in_two_flavours) if options else mlflow.pyfunc,
-            name="model",
-            run_id=run_id,
+    with quiet(), _global_tracking_uri(client.tracking_uri), tempfile.TemporaryDirectory() as place:
+        # Not by `Model.log`: begun a second time, that fails of its own first attempt.
+        stored = Model(
+            artifact_path=model.artifact_location,
+            model_uuid=model.model_id,
             model_id=model.model_id,
+            run_id=run_id,
+            metadata=description["metadata"],
+        )
+        if options:  # so that `mlflow.pytorch.load_model` gives the network itself, without what `served.py` adds
+            stored.add_flavor("pytorch", model_data="data/model", pytorch_version=str(torch.__version__))
+        mlflow.pyfunc.save_model(
+            path=f"{place}/model",
+            mlflow_model=stored,
             pip_requirements=requirements,
             loader_module=description["loader"],
             data_path=str(folder / "model"),
             signature=_signature(tuple(description["answers"])),
-            metadata=description["metadata"],
             **options,
         )
+        client.log_model_artifacts(model.model_id, f"{place}/model")
+    known = [output.model_id for output in run.outputs.model_outputs] if run.outputs else []
+    if model.model_id not in known:
+        client.log_outputs(run_id, [LoggedModelOutput(model.model_id, step=0)])
+    client.finalize_logged_model(model.model_id, LoggedModelStatus.READY)
 
 
 @contextmanager

@@ -134,6 +134,27 @@ def test_entries_that_were_sent_and_not_noted(store: Path, line: Line, tmp_path:
     assert_complete(store, tracker.run_id)
 
 
+def test_a_model_whose_sending_broke_off(store: Path, line: Line, monkeypatch: pytest.MonkeyPatch):
+    """After the store had noted the model as an output of the run: sent again, it is there once."""
+    log_outputs, calls = MlflowClient.log_outputs, []
+
+    def breaks_off_once(*arguments: Any) -> None:
+        log_outputs(*arguments)
+        calls.append(arguments)
+        line.cut = len(calls) == 1
+        if line.cut:
+            raise ConnectionError("cut")
+
+    monkeypatch.setattr(MlflowClient, "log_outputs", breaks_off_once)
+    with open_run("tests", name="a run", tags={"colour": "blue"}) as tracker:
+        record(tracker)
+    assert calls
+    line.cut = False
+    settling.flush(runs_folder())
+    assert_complete(store, tracker.run_id)
+    assert len(MlflowClient().get_run(tracker.run_id).outputs.model_outputs) == 1
+
+
 def test_offline_nothing_is_asked_of_the_store(store: Path, line: Line, statuses: Callable):
     line.cut = True
     with open_run("tests", name="a run", tags={"colour": "blue"}, offline=True) as tracker:
