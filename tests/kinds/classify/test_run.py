@@ -151,10 +151,11 @@ def test_layers_are_logged_and_drawn_unless_switched_off(store_uri):
     assert "figures/layers.png" not in artifacts(store_uri, off.run_id)
 
 
-SETTINGS = [
-    {},
-    {"network": {"activation": "rrelu"}},
-    {"training": {"ema": 0.5, "augment": "shift", "schedule": "cosine", "patience": 3}},
+SETTINGS = [  # the defaults are in the contract of all kinds
+    {
+        "network": {"activation": "rrelu"},
+        "training": {"ema": 0.5, "augment": "shift", "schedule": "cosine", "patience": 3},
+    },
     {"evaluation": {"protocol": "paper"}},
 ]
 

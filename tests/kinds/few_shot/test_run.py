@@ -121,8 +121,7 @@ def same_weights(one: torch.nn.Module, other: torch.nn.Module) -> bool:
 # Repeatable
 
 
-@pytest.mark.parametrize("activation", ["arelu", "rrelu"])
-@pytest.mark.parametrize("protocol", ["sound", "paper"])
+@pytest.mark.parametrize(("activation", "protocol"), [("arelu", "sound"), ("rrelu", "paper")])
 def test_same_seed_same_bits(tiny_spec: SpecMaker, memory: list, activation: str, protocol: str):
     spec = tiny_spec(network={"activation": activation}, evaluation={"protocol": protocol})
     first = run(spec, CPU)

@@ -183,9 +183,9 @@ def test_the_seed_decides_every_bit():
 
 
 @pytest.mark.usefixtures("no_model")
-@pytest.mark.parametrize("activation", ["arelu", "rrelu"])
-def test_a_resumed_run_is_the_uninterrupted_one_bit_by_bit(store_uri, monkeypatch, tmp_path, activation):
-    spec = segment_spec(network={"activation": activation})
+def test_a_resumed_run_is_the_uninterrupted_one_bit_by_bit(store_uri, monkeypatch, tmp_path):
+    """With an activation that draws; the default is in the contract of all kinds."""
+    spec = segment_spec(network={"activation": "rrelu"})
     monkeypatch.setenv("ARELU_META_RUNS", str(tmp_path / "other"))
     whole = run(spec)
     monkeypatch.setenv("ARELU_META_RUNS", str(tmp_path / "runs"))
