@@ -15,6 +15,7 @@ import pytest
 from filelock import FileLock
 
 os.environ["OMP_NUM_THREADS"] = "1"  # before torch: the networks here are too small to share out
+os.environ["GOMP_SPINCOUNT"] = "1000"  # where a test asks for two threads, they wait asleep: others test beside it
 os.environ["MPLBACKEND"] = "agg"
 
 ROOT = Path(__file__).resolve().parent.parent
