@@ -32,16 +32,11 @@ def add(argv: Sequence[str] | None) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command and give its exit code; the first word may be the images, as --data."""
-    arguments = list(sys.argv[1:] if argv is None else argv)
+    """Run the command and give its exit code."""
+    arguments = sys.argv[1:] if argv is None else argv
     if any(argument.partition("=")[0] == "--add" for argument in arguments):
         return command_line.main(add, arguments)
-    if arguments and not arguments[0].startswith("-"):
-        arguments.insert(0, "--data")
-    named = {argument.partition("=")[0] for argument in arguments}
-    if not named & {"--data", "--dataset", "--task", "--help", "-h", "--version"}:
-        arguments = ["--task", EXAMPLE, *arguments]
-    return run_command("adapt", arguments)
+    return run_command("adapt", arguments, example=EXAMPLE)
 
 
 if __name__ == "__main__":

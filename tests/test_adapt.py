@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from arelu_meta.adapt import main
+from arelu_meta.adapt import EXAMPLE, main
+from arelu_meta.kinds.command import read_flags
 from tests.supervised_runs import no_model
 from tests.tiny_images import DIGITS
 from tests.tiny_networks import TINY
@@ -42,6 +43,9 @@ def test_the_first_word_is_the_images(capsys, monkeypatch, tmp_path: Path):
         ),
         (["digits", "--draws", "3"], "--draws 3 draws images anew, and without --shots all are learned from"),
         (["digits", "--shots", "3"], "class '0' has 3 images to learn from, fewer than --folds 5; set --folds 3"),
+        (["digits", "--data", "glyphs"], "images are named twice, 'digits' and 'glyphs'; leave one out"),
+        (["digits", "glyphs"], "unknown flag 'glyphs'"),
+        (["--shotss", "3"], "unknown flag '--shotss'; did you mean '--shots'?"),
         (["digits", "--shotss", "3"], "unknown flag '--shotss'; did you mean '--shots'?"),
     ],
 )
@@ -49,14 +53,17 @@ def test_wrong_input_is_one_line(refused, words, message):
     assert message in refused(main, words)
 
 
-def test_without_images_an_example_is_run(monkeypatch):
-    asked = []
-    monkeypatch.setattr("arelu_meta.adapt.run_command", lambda kind, words: asked.append((kind, words)) or 0)
-    main(["--method", "knn"])
-    main(["--task", "mine.toml"])
-    main(["--dataset=digits"])
-    assert asked == [
-        ("adapt", ["--task", "adapt_digits", "--method", "knn"]),
-        ("adapt", ["--task", "mine.toml"]),
-        ("adapt", ["--dataset=digits"]),
-    ]
+@pytest.mark.parametrize(
+    ("words", "images", "shots"),
+    [
+        (["--method", "knn"], "digits", 5),  # the example
+        (["--task", "adapt"], "digits", None),
+        (["--dataset=glyphs"], "glyphs", None),
+        (["glyphs", "--shots", "7"], "glyphs", 7),
+        (["--shots", "7", "glyphs"], "glyphs", 7),
+        (["--shots", "7", "glyphs", "--method", "knn", "linear"], "glyphs", 7),
+    ],
+)
+def test_the_images_may_stand_anywhere(words, images, shots):
+    spec, _ = read_flags("adapt", words, example=EXAMPLE)
+    assert (spec.data.dataset, spec.data.shots) == (images, shots)

@@ -23,17 +23,20 @@ _NOT_FLAGS = ("task", "version", "summary", "kind")
 _SHORT = {"dataset": "--data"}
 
 
-def run_command(kind: str, argv: Sequence[str] | None, *, kind_by_flag: Mapping[str, str] | None = None) -> int:
+def run_command(
+    kind: str, argv: Sequence[str] | None, *, kind_by_flag: Mapping[str, str] | None = None, example: str = ""
+) -> int:
     """Read the flags, run with a progress bar, print the report, and give the exit code.
 
     Args:
         kind: the kind of run, as in the registry of kinds
         argv: the command's arguments; None: those of the process
         kind_by_flag: flags that call for another kind of the same command, where no task file is named
+        example: the task of a command that takes its images as a word, as in `read_flags`
     """
 
     def command(argv: Sequence[str] | None) -> None:
-        spec, execution = read_flags(kind, argv, kind_by_flag=kind_by_flag)
+        spec, execution = read_flags(kind, argv, kind_by_flag=kind_by_flag, example=example)
         from arelu_meta.console import progress
 
         if "torch" not in sys.modules and os.environ.get("RANK", "0") == "0":  # which takes seconds
@@ -59,6 +62,7 @@ def read_flags(
     argv: Sequence[str] | None,
     *,
     kind_by_flag: Mapping[str, str] | None = None,
+    example: str = "",
     command: str = "",
     description: str = "",
 ) -> "tuple[Spec, Execution]":
@@ -68,6 +72,8 @@ def read_flags(
         kind: the kind of run unless the task file or a flag of `kind_by_flag` says another
         argv: the command's arguments; None: those of the process
         kind_by_flag: flags that call for another kind, where no task file is named
+        example: where given, the images may be named by a word without --data, anywhere among the flags; this task is
+            run where neither images nor a task are named
         command: name of the command in the help; of the kind's own unless given
         description: first lines of the help; of the kind's own unless given
 
@@ -94,9 +100,17 @@ def read_flags(
     parser.add_argument("--task", metavar="NAME|FILE", help="task file, by name or path")
     add_flags(parser, defaults, skip=_NOT_FLAGS, short=_SHORT)
     add_flags(parser.add_argument_group("execution (no part of the result)"), entry.execution_class())
-    given, rest = parser.parse_known_args(arguments)
+    if example:
+        parser.add_argument("images", nargs="?", metavar="IMAGES", help="the images, the same as --data")
+    given, rest = parser.parse_known_intermixed_args(arguments)
     if rest:
         raise InputError(f"unknown flag {rest[0]!r}; {suggestion(rest[0], parser.flags())}")
+    if example and given.images is not None:
+        if given.dataset is not None:
+            raise InputError(f"images are named twice, {given.images!r} and {given.dataset!r}; leave one out")
+        given.dataset = given.images
+    elif example and given.dataset is None and given.task is None:
+        return read_flags(kind, ["--task", example, *arguments], example=example)
     del given.task  # in a spec, the name of the file
     named = {name: value for name, value in vars(given).items() if value is not None}
     values = entry.task_values(values, named)

@@ -4,6 +4,7 @@
 is named: `pip install 'arelu-meta[pretrained]'`. Nothing here imports torch, so that it can be listed at once.
 """
 
+import ast
 import importlib.util
 import os
 from dataclasses import dataclass
@@ -81,19 +82,44 @@ def usable_offline() -> list[tuple[str, str, str]]:
     ]
     caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     torch_home = Path(os.environ.get("TORCH_HOME") or caches / "torch")
-    for file in sorted((torch_home / "hub" / "checkpoints").glob("*.pth")):
-        rows.append(
-            (
-                file.stem.rpartition("-")[0] or file.stem,
-                str(file),
-                "downloaded by torch; the network is guessed from the file's name",
-            )
-        )
+    files = sorted((torch_home / "hub" / "checkpoints").glob("*.pth"))
+    published = _torchvision_weights() if files else {}
+    for file in files:
+        if file.name in published:
+            model, weights = published[file.name]
+            rows.append((model, str(file), f"downloaded by torchvision: {weights}"))
     for folder in sorted(_hub_cache().glob("models--timm--*")):
         name = folder.name.split("--", 2)[2]
         if in_hub_cache(name):
             rows.append((f"timm/{name}", "DEFAULT", "downloaded by timm"))
     return rows
+
+
+def _torchvision_weights() -> dict[str, tuple[str, str]]:
+    """Files of the weights that torchvision publishes, with the network and the weights that each is for.
+
+    They are read from the source of its classifiers, whose import would take seconds.
+    """
+    package = importlib.util.find_spec("torchvision")
+    folder = Path(package.origin).parent / "models" if package and package.origin else Path()
+    found: dict[str, tuple[str, str]] = {}
+    for source in folder.glob("*.py") if package else ():
+        tree = ast.parse(source.read_text(encoding="utf-8"))
+        builders = {
+            name.id: function.name
+            for function in tree.body
+            if isinstance(function, ast.FunctionDef) and not function.name.startswith("_")
+            for argument in function.args.kwonlyargs
+            for name in ast.walk(argument)
+            if isinstance(name, ast.Name) and name.id.endswith("_Weights")
+        }
+        for enum in (each for each in tree.body if isinstance(each, ast.ClassDef) and each.name in builders):
+            for member in (each for each in enum.body if isinstance(each, ast.Assign)):
+                for text in (each.value for each in ast.walk(member) if isinstance(each, ast.Constant)):
+                    if isinstance(text, str) and text.startswith("https://") and text.endswith(".pth"):
+                        weights = f"{enum.name}.{ast.unparse(member.targets[0])}"
+                        found[text.rpartition("/")[2]] = (builders[enum.name], weights)
+    return found
 
 
 def in_hub_cache(name: str) -> bool:

@@ -7,15 +7,16 @@ before. What is left is arithmetic on tensors.
 
 import ast
 import io
+import json
 import os
 import re
 import shutil
 import tempfile
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from mlflow.exceptions import MlflowException
@@ -41,12 +42,64 @@ _DIMENSION = frozenset(  # what torch.export writes into the formula of a dimens
         *("And", "Or", "Not", "TruncToInt", "ToFloat", "RoundToInt", "FloorToInt", "CeilToInt"),
     )
 )
+_WEIGHTS = re.compile(r"[^/]+/data/weights/")  # in an archive (PyTorch's "PT2 Archive Spec"): tensors, and their names
+_WEIGHTS_CONFIG = "model_weights_config.json"
 _REMEDY = "store the network anew"
+
+
+class KeptGraph(Protocol):
+    """Where the graph of networks that differ in their tensors alone is kept, as `strip_tensors` gives it."""
+
+    def read(self) -> bytes:
+        """Give it; nothing where there is none."""
+
+    def write(self, stripped: bytes) -> None:
+        """Keep it."""
 
 
 def trace(network: nn.Module, example: Tensor) -> ExportedProgram:
     """Trace a network in evaluation mode on some images, two at least; the graph takes any number of them."""
     return torch.export.export(network, (example,), dynamic_shapes=({0: torch.export.Dim.AUTO},))
+
+
+def strip_tensors(graph: Path) -> bytes:
+    """Give the archive of a traced graph without the tensors of its network: some kilobytes."""
+    stripped = io.BytesIO()
+    with zipfile.ZipFile(graph) as archive, zipfile.ZipFile(stripped, "w", zipfile.ZIP_DEFLATED) as target:
+        for name in archive.namelist():
+            if not _WEIGHTS.match(name) or name.endswith(_WEIGHTS_CONFIG):
+                target.writestr(name, archive.read(name))
+    return stripped.getvalue()
+
+
+def fill_tensors(stripped: bytes, state: Mapping[str, Tensor], graph: Path) -> bool:
+    """Write a graph that was stripped with the tensors of another network of the same code, which takes no trace.
+
+    Args:
+        stripped: of `strip_tensors`; its source is trusted
+        state: the tensors by name, of the types that the stripped ones had
+        graph: the file that is written
+
+    Returns:
+        Whether it was written; it is not where a tensor is missing, or is of another shape.
+    """
+    if not stripped:
+        return False
+    with zipfile.ZipFile(io.BytesIO(stripped)) as archive:
+        config = next(name for name in archive.namelist() if _WEIGHTS.match(name))
+        tensors = json.loads(archive.read(config))["config"]
+        for name, described in tensors.items():
+            shape = [size["as_int"] for size in described["tensor_meta"]["sizes"]]
+            if described["use_pickle"] or name not in state or list(state[name].shape) != shape:
+                return False
+        files = {described["path_name"]: name for name, described in tensors.items()}  # shared tensors are one file
+        with zipfile.ZipFile(graph, "w") as target:
+            for name in archive.namelist():
+                target.writestr(name, archive.read(name))
+            for file, name in files.items():
+                numbers = state[name].detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
+                target.writestr(config.removesuffix(_WEIGHTS_CONFIG) + file, numbers.tobytes())
+    return True
 
 
 def read_graph(graph: Path, source: str) -> ExportedProgram:

@@ -40,7 +40,7 @@ from arelu_meta.errors import InputError
 from arelu_meta.reading import check_inside, open_regular, parse_json, parsing, read_json, read_text
 from arelu_meta.store.connection import quiet, read_artifact
 from arelu_meta.store.downloads import download_model
-from arelu_meta.store.graphs import GRAPH_FILE, read_graph, trace
+from arelu_meta.store.graphs import GRAPH_FILE, KeptGraph, fill_tensors, read_graph, strip_tensors, trace
 from arelu_meta.store.run_folder import RunFolder
 
 WEIGHTS_FILE = "weights.safetensors"
@@ -182,10 +182,12 @@ def save_network(
     images: ImageSet,
     inputs: Inputs | None = None,
     write_more: Callable[[Path], None] | None = None,
+    kept: KeptGraph | None = None,
 ) -> None:
     """Write a network as `log_saved_model` takes it; `images` are two at least of what it takes, fitted already.
 
-    `write_more` is given the folder of the model's files, for what else belongs to it.
+    `write_more` is given the folder of the model's files, for what else belongs to it. The graph is taken from `kept`
+    with the tensors of this network, or traced and kept there.
     """
     inputs = inputs or inputs_of(images)
     network = copy.deepcopy(network).cpu().eval()
@@ -193,8 +195,13 @@ def save_network(
         tensor.data = tensor.data.clone(memory_format=torch.contiguous_format)
     numbers = torch.arange(2, device=images.device)
     (folder / "model").mkdir(parents=True)
-    torch.export.save(trace(network, images.pixels(numbers).cpu()), folder / "model" / GRAPH_FILE)
-    save_weights(network.state_dict(), folder / "model" / WEIGHTS_FILE, inputs, images.class_names)
+    graph, state = folder / "model" / GRAPH_FILE, network.state_dict()
+    if kept is None or not fill_tensors(kept.read(), state, graph):
+        example = torch.zeros_like(images.pixels(numbers).cpu())  # the archive holds it: nobody's images
+        torch.export.save(trace(network, example), graph)
+        if kept is not None:
+            kept.write(strip_tensors(graph))
+    save_weights(state, folder / "model" / WEIGHTS_FILE, inputs, images.class_names)
     if write_more is not None:
         write_more(folder / "model")
     np.save(folder / EXAMPLE_FILE, images.images[numbers].cpu().numpy())
@@ -222,10 +229,7 @@ def _signature(class_names: tuple[str, ...]) -> ModelSignature:
 
 
 def log_saved_model(client: MlflowClient, run_id: str, folder: Path) -> None:
-    """Store what `save_network` or `save_few_shot_model` wrote as the output `model` of a run, once.
-
-    The run need not be the one that MLflow has active.
-    """
+    """Store what `save_network` or `save_few_shot_model` wrote as the output `model` of a run, active or not, once."""
     with quiet():  # the import alone warns
         import mlflow.pyfunc
 

@@ -18,6 +18,7 @@ from arelu_meta.data.inputs import Inputs
 from arelu_meta.data.splits import Split
 from arelu_meta.store import models
 from arelu_meta.store.connection import store_uri
+from arelu_meta.store.graphs import KeptGraph
 from arelu_meta.store.journal import Journal
 from arelu_meta.store.sending import FLUSH, Sender
 
@@ -116,13 +117,15 @@ class Tracker:
         images: ImageSet,
         inputs: Inputs | None = None,
         write_more: Callable[[Path], None] | None = None,
+        kept: KeptGraph | None = None,
     ) -> None:
         """Store a network as the run's model; `images` are what it takes, two at least, `inputs` how others are fitted.
 
         Without `inputs`, images of another size are resampled. `write_more` is given the folder of the model's files.
+        `kept` has the traced graph of a network like it, or keeps it.
         """
         folder = self._journal.file("network")
-        models.save_network(folder, network, images, inputs, write_more)
+        models.save_network(folder, network, images, inputs, write_more, kept)
         self._write("model", folder=folder.relative_to(self._journal.path).as_posix())
 
     def log_few_shot_model(self, folder: Path) -> None:

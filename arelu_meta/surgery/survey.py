@@ -74,9 +74,11 @@ def build_surveyed(name: str, *, meta: bool = True, **options: Any) -> nn.Module
 def survey(chosen: Iterable[str], to: str = "arelu") -> Iterator[SurveyedNetwork]:
     """Swap each network and tell."""
     for name in chosen:
-        network = build_surveyed(name)
+        network: Any = build_surveyed(name)
+        side = 299 if name == "inception_v3" else 224
+        size = network.default_cfg["input_size"] if name.startswith("timm/") else (3, side, side)
         try:
-            yield SurveyedNetwork(name, swap(network, to))
+            yield SurveyedNetwork(name, swap(network, to, example=torch.zeros(2, *size, device="meta")))
         except InputError as error:
             yield SurveyedNetwork(name, refusal=str(error))
 

@@ -110,6 +110,8 @@ def test_a_run_logs_the_metrics_it_names(finished: Finished):
     assert finished.stored.data.tags["kind"] == finished.spec.kind
     assert finished.stored.data.tags["spec_hash"] == finished.spec.identity
     always = {name for name in finished.spec.metrics() if not time_unit(name)}  # what is not reached is not logged
+    if "test/accuracy" in finished.stored.data.metrics:  # of adapt, where the set decides which of the two there is
+        always = {name for name in always if not name.startswith("cross_validation/")}
     assert always <= set(finished.stored.data.metrics)
 
 

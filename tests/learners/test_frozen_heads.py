@@ -79,6 +79,20 @@ def test_linear_is_scikit_learns_logistic_regression(count, classes):
     np.testing.assert_allclose(head(new).softmax(1).numpy(), expected, atol=2e-4)
 
 
+@pytest.mark.parametrize("width", [5, 70])
+def test_a_path_of_strengths_is_each_fitted_alone(width):
+    """In the order that was asked for; with 70 features of 30 images in their span."""
+    x, y = clouds(width=width)
+    new, _ = clouds(count=50, width=width)
+    strengths = (10.0, 1.0, 100.0)
+    for strength, head in zip(strengths, LinearHead.path(x, y, 3, strengths), strict=True):
+        centred = (x - x.mean(0)).double().numpy()
+        length = np.sqrt((centred**2).sum(1).mean())
+        model = LogisticRegression(C=strength, tol=1e-9, max_iter=10000).fit(centred / length, y.numpy())
+        expected = model.predict_proba((new - x.mean(0)).double().numpy() / length)
+        np.testing.assert_allclose(head(new).softmax(1).numpy(), expected, atol=1e-4)
+
+
 @pytest.mark.parametrize("method", HEADS)
 def test_heads_can_be_stored(method):
     """Traced, they give the same logits; the sharpness is a factor."""

@@ -15,8 +15,15 @@ from arelu_meta.console import progress
 from arelu_meta.data.imageset import ImageSet
 from arelu_meta.data.inputs import Inputs
 from arelu_meta.errors import InputError
+from arelu_meta.learners.frozen_heads import NeighbourHead, PrototypeHead
 from arelu_meta.pretrained import feature_cache
-from arelu_meta.pretrained.feature_cache import cached_features, network_key, read_features, write_features
+from arelu_meta.pretrained.feature_cache import (
+    CachedGraph,
+    cached_features,
+    network_key,
+    read_features,
+    write_features,
+)
 from tests.tiny_networks import tiny
 
 IMAGES = ImageSet(
@@ -48,14 +55,14 @@ def computed(network: nn.Module, images: ImageSet = IMAGES, inputs: Inputs | Non
 def test_each_image_is_computed_once(network):
     with torch.no_grad():
         expected = network(IMAGES.images.float() / 255)
-    first, count = computed(network, IMAGES.subset(torch.arange(25)))
+    first, count, _ = computed(network, IMAGES.subset(torch.arange(25)))
     assert count == 25
     torch.testing.assert_close(first, expected[:25])
-    again, count = computed(network)
+    again, count, _ = computed(network)
     assert count == 15  # 25 are known
     assert torch.equal(again[:25], first)
     torch.testing.assert_close(again, expected)
-    turned, count = computed(network, IMAGES.subset(torch.arange(39, -1, -1)))
+    turned, count, _ = computed(network, IMAGES.subset(torch.arange(39, -1, -1)))
     assert count == 0
     assert torch.equal(turned, again.flip(0))
 
@@ -76,10 +83,10 @@ def test_what_decides_on_the_features_decides_on_the_row(network):
 
 
 def test_a_damaged_row_is_computed_again(network, folder):
-    right, _ = computed(network)
+    right = computed(network).features
     with sqlite3.connect(folder / "features.db") as connection:
         connection.execute("UPDATE features SET numbers = zeroblob(length(numbers))")
-    again, count = computed(network)
+    again, count, _ = computed(network)
     assert count == 40
     assert torch.equal(again, right)
 
@@ -87,8 +94,7 @@ def test_a_damaged_row_is_computed_again(network, folder):
 def test_a_file_that_is_no_database_is_replaced(network, folder):
     (folder / "features.db").write_bytes(b"not a database" * 1000)
     assert computed(network)[1] == 40
-    assert computed(network)[1] == 32  # the write of the first 32 found the file and removed it
-    assert computed(network)[1] == 0
+    assert computed(network)[1] == 0  # the first write found the file and removed it
 
 
 def test_a_folder_that_cannot_be_written_costs_time_alone(network, folder, monkeypatch):
@@ -129,7 +135,41 @@ class Switched(nn.Module):
     power = 1.0
 
     def forward(self, x):
-        return x.flatten(2).mean(2) ** self.power
+        return x.flatten(2).mean(2).abs() ** self.power
+
+
+def test_rows_of_two_versions_of_the_code_do_not_mix():
+    """Images that are new to the cache say nothing of those before; the features of noise do."""
+    network, old, new = Switched(), IMAGES.subset(torch.arange(10)), IMAGES.subset(torch.arange(10, 20))
+    computed(network, old)
+    network.power = 2.0
+    key = computed(network, new).key
+    assert not read_features(key, feature_cache.image_keys(old))
+    both = IMAGES.subset(torch.arange(19, -1, -1))
+    torch.testing.assert_close(computed(network, both).features, (both.images.float() / 255).flatten(2).mean(2) ** 2)
+
+
+def test_the_row_of_noise_is_dropped_last(monkeypatch):
+    """400 bytes at most: ten rows of 40 written after that of noise leave it and four others, 200 bytes."""
+    monkeypatch.setattr(feature_cache, "MOST_BYTES", 400)
+    write_features("net", {feature_cache.NOISE: torch.zeros(10)})
+    for number in range(10):
+        write_features("net", {f"image {number}": torch.zeros(10)})
+        time.sleep(0.002)
+    kept = read_features("net", [feature_cache.NOISE, *(f"image {number}" for number in range(10))])
+    assert sorted(kept) == ["image 6", "image 7", "image 8", "image 9", "noise"]
+
+
+def test_a_graph_is_found_by_network_code_settings_and_shapes():
+    features, labels = torch.rand(12, 5), torch.arange(12) % 3
+    head = NeighbourHead(features, labels, 3, 5)
+    CachedGraph("net", head).write(b"graph")
+    assert CachedGraph("net", NeighbourHead(2 * features, labels, 3, 5)).read() == b"graph"
+    others = [NeighbourHead(features, labels, 3, 3), NeighbourHead(features[:9], labels[:9], 3, 5)]
+    others += [PrototypeHead(features, labels, 3, "plain"), PrototypeHead(features, labels, 3, "centred")]
+    assert len({CachedGraph("net", each).row for each in (head, *others)}) == 5
+    assert not CachedGraph("net", others[0]).read()
+    assert not CachedGraph("another net", head).read()
 
 
 def test_a_network_whose_code_has_changed_is_computed_again():
@@ -137,7 +177,7 @@ def test_a_network_whose_code_has_changed_is_computed_again():
     computed(network)
     network.power = 2.0
     assert network_key(network) == network_key(Switched())
-    features, count = computed(network, some)
+    features, count, _ = computed(network, some)
     assert count == 10
     torch.testing.assert_close(features, (some.images.float() / 255).flatten(2).mean(2) ** 2)
     assert computed(network)[1] == 30  # all rows of the old code are gone
@@ -156,7 +196,7 @@ def test_rows_of_another_type_are_computed_again(network, folder, damage):
 def test_a_table_of_another_shape_is_replaced(network, folder):
     with sqlite3.connect(folder / "features.db") as connection:
         connection.execute("CREATE TABLE features (network TEXT, image TEXT)")
-    assert [computed(network)[1] for _ in range(3)] == [40, 32, 0]  # the first write removes the file
+    assert [computed(network)[1] for _ in range(2)] == [40, 0]  # the first write removes the file
 
 
 def test_features_that_are_not_finite():

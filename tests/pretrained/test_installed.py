@@ -48,14 +48,30 @@ def test_downloads_of_others_are_listed(monkeypatch, tmp_path):
     monkeypatch.setenv("TORCH_HOME", str(tmp_path / "torch"))
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
     (tmp_path / "torch" / "hub" / "checkpoints").mkdir(parents=True)
-    file = tmp_path / "torch" / "hub" / "checkpoints" / "resnet18-f37072fd.pth"
-    file.touch()
+    file, swag = (
+        tmp_path / "torch" / "hub" / "checkpoints" / name
+        for name in ("resnet18-f37072fd.pth", "vit_b_16_swag-9ac1b537.pth")
+    )
+    for each in (file, swag, file.parent / "fcn_resnet50_coco-1167a1af.pth", file.parent / "mine.pth"):
+        each.touch()  # the third segments, the last is of nobody knows what
     snapshot = tmp_path / "hub" / "models--timm--resnet18.a1_in1k" / "snapshots" / "0" / "model.safetensors"
     snapshot.parent.mkdir(parents=True)
     snapshot.touch()
     (tmp_path / "hub" / "models--timm--half_fetched").mkdir()
     rows = [row for row in installed.usable_offline() if not row[0].startswith("installed/")]
     assert rows == [
-        ("resnet18", str(file), "downloaded by torch; the network is guessed from the file's name"),
+        ("resnet18", str(file), "downloaded by torchvision: ResNet18_Weights.IMAGENET1K_V1"),
+        ("vit_b_16", str(swag), "downloaded by torchvision: ViT_B_16_Weights.IMAGENET1K_SWAG_E2E_V1"),
         ("timm/resnet18.a1_in1k", "DEFAULT", "downloaded by timm"),
     ]
+
+
+def test_every_file_of_torchvision_is_listed_by_its_network():
+    """Against torchvision itself: all weights of all classifiers."""
+    from torchvision import models
+
+    expected = {}
+    for name in models.list_models(module=models):
+        for weights in models.get_model_weights(name):
+            expected[weights.url.rpartition("/")[2]] = (name, str(weights))
+    assert installed._torchvision_weights() == expected

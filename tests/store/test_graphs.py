@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from arelu_meta.errors import InputError
-from arelu_meta.store.graphs import GRAPH_FILE, read_graph, read_module, trace
+from arelu_meta.store.graphs import GRAPH_FILE, fill_tensors, read_graph, read_module, strip_tensors, trace
 from tests.tiny_runs import MLFLOW_WARNINGS
 
 pytestmark = MLFLOW_WARNINGS
@@ -27,6 +27,30 @@ def test_a_graph_takes_any_number_of_images(tmp_path: Path):
         x = torch.rand(count, 1, 8, 8)
         for read in (read_module(tmp_path / GRAPH_FILE, "here"), read_graph(tmp_path / GRAPH_FILE, "here").module()):
             torch.testing.assert_close(read(x), network()(x))
+
+
+def test_a_stripped_graph_takes_the_tensors_of_another_network(tmp_path: Path):
+    """Tied weights, one file in the archive, included; the archive is read as any other."""
+    torch.manual_seed(1)
+    first, other = network(), network()
+    for net in (first, other):
+        net.add_module("5", nn.Linear(2, 108))
+        net.add_module("6", nn.Linear(108, 2))
+        net[6].weight = net[4].weight
+    with torch.no_grad():
+        for tensor in (*other.parameters(), other[1].running_mean):
+            tensor.add_(torch.rand_like(tensor))
+    torch.export.save(trace(first, torch.zeros(2, 1, 8, 8)), tmp_path / "first.pt2")
+    stripped = strip_tensors(tmp_path / "first.pt2")
+    assert fill_tensors(stripped, other.state_dict(), tmp_path / GRAPH_FILE)
+    x = torch.rand(3, 1, 8, 8)
+    torch.testing.assert_close(read_module(tmp_path / GRAPH_FILE, "here")(x), other(x))
+    whole = dict(read_graph(tmp_path / GRAPH_FILE, "here").state_dict)
+    assert whole.keys() == other.state_dict().keys()
+    assert all(torch.equal(whole[name], value) for name, value in other.state_dict().items())
+    assert not fill_tensors(stripped, {}, tmp_path / "no.pt2")
+    assert not fill_tensors(stripped, {**other.state_dict(), "4.bias": torch.zeros(3)}, tmp_path / "no.pt2")
+    assert not (tmp_path / "no.pt2").exists()
 
 
 @pytest.mark.parametrize("allowed", [None, "true"])

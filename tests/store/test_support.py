@@ -109,7 +109,7 @@ def test_false_alarms_on_real_images(name, published_data, tmp_path, monkeypatch
     spec = AdaptSpec(task="t", data=data, input={"image_size": 96})
     made = prepare(spec, root=str(published_data))
     images, known = made.drawn.images, ways // 2
-    x, _ = cached_features(made.network, images, made.inputs, name=name, device=torch.device("cpu"), bar=silent)
+    x, *_ = cached_features(made.network, images, made.inputs, name=name, device=torch.device("cpu"), bar=silent)
     alarms, found = [], []
     for draw in range(40):
         random = torch.Generator().manual_seed(draw)

@@ -55,6 +55,19 @@ def test_as_many_new_modules_as_kernels_ran(name: str):
     assert keys < set(network.state_dict())
 
 
+@pytest.mark.parametrize("name", ["squeezenet1_1", "timm/resnet18"])
+def test_activations_with_numbers_for_each_channel(name: str):
+    """ACON-C has three numbers for each channel that the ReLU before it had, counted by a hook at each call."""
+    network, counted = survey.build_surveyed(name, meta=False).eval(), list[int]()
+    for module in network.modules():
+        if isinstance(module, torch.nn.ReLU):
+            module.register_forward_hook(lambda _, __, output: counted.append(output.shape[1]))
+    network(torch.zeros(1, 3, 224, 224))
+    (found,) = survey.survey([name], "acon_c")
+    assert found.report is not None
+    assert sum(site.parameters for site in found.report.sites) == 3 * sum(counted)
+
+
 @pytest.mark.parametrize("name", quick_or_slow(sorted(REFUSED), ("timm/selecsls42b",)))
 def test_refusals_list_the_sites(name: str):
     network = survey.build_surveyed(name)

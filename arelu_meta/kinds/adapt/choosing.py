@@ -9,7 +9,7 @@ from torch.nn.functional import cross_entropy
 
 from arelu_meta.data.imageset import ImageSet
 from arelu_meta.kinds.adapt.tuning import TunedNetwork, Tuner, answer
-from arelu_meta.learners.frozen_heads import HEADS, FrozenHead, Strength, fit_sharpness
+from arelu_meta.learners.frozen_heads import HEADS, FrozenHead, Strength, fit_sharpness, span_of
 from arelu_meta.seeding import generator
 
 RATES: Mapping[str, tuple[Strength, ...]] = {
@@ -47,6 +47,20 @@ class Support:
         if self.images is None or self.tuner is None:
             raise ValueError(f"{method} moves the network, and needs images and a tuner")
         return self.tuner.tune(self.images, self.classes, method=method, lr=float(strength))
+
+    def fit_each(self, method: str) -> Iterator[nn.Module]:
+        """Fit a method to all images with each of its strengths, one after the other."""
+        if method in HEADS:
+            yield from (head.eval() for head in HEADS[method].build_all(self.features, self.labels, self.classes))
+        else:
+            yield from (self.fit(method, strength) for strength in STRENGTHS[method])
+
+    def in_span(self) -> "Support":
+        """Give the features in the space that they span, of no more dimensions than images: distances stay."""
+        if self.features.shape[1] <= len(self.labels):
+            return self
+        x = self.features.double().numpy()
+        return replace(self, features=torch.from_numpy(x @ span_of(x).T).to(self.features.dtype))
 
     def answers(self, fitted: nn.Module) -> Tensor:
         """Logits (N, classes) of what `fit` gave, perhaps for other images, to these."""
@@ -120,12 +134,15 @@ def choose_strength(method: str, support: Support, folds: int, *, seed: int, str
         folds: number of parts; every class needs as many images.
         seed, stream: of the division, which is the same for all methods and strengths.
     """
-    parts = list(stratified_folds(support.labels, folds, seed=seed, stream=stream))
+    if method in HEADS and HEADS[method].path is not None:
+        support = support.in_span()
+    answers = torch.zeros(len(STRENGTHS[method]), len(support.labels), support.classes)
+    for fitted, held in stratified_folds(support.labels, folds, seed=seed, stream=stream):
+        asked = support.part(held)
+        for number, made in enumerate(support.part(fitted).fit_each(method)):
+            answers[number, held] = asked.answers(made)
     choices = []
-    for strength in STRENGTHS[method]:
-        logits = torch.zeros(len(support.labels), support.classes)
-        for fitted, held in parts:
-            logits[held] = support.part(held).answers(support.part(fitted).fit(method, strength))
+    for strength, logits in zip(STRENGTHS[method], answers, strict=True):
         sharpness = fit_sharpness(logits, support.labels)
         accuracy = (logits.argmax(1) == support.labels).double().mean().item()
         loss = cross_entropy(sharpness * logits, support.labels).item()

@@ -25,7 +25,7 @@ from arelu_meta.kinds.adapt.tuning import Tuner
 from arelu_meta.kinds.execution import Execution
 from arelu_meta.kinds.session import Session, machine, open_session
 from arelu_meta.pretrained.assembly import check_memory, fit_to_inputs, load_network, noise, with_statistics
-from arelu_meta.pretrained.feature_cache import cached_features
+from arelu_meta.pretrained.feature_cache import CachedGraph, cached_features
 from arelu_meta.pretrained.networks import find_model, published_size
 from arelu_meta.pretrained.weights import Weights
 from arelu_meta.runtime.hardware import available_memory, threads
@@ -62,7 +62,7 @@ def run_adapt(spec: AdaptSpec, execution: Execution, bar: progress.Bar) -> Adapt
             split=split,
         ) as session:
             records = _records(session, drawn.images.digest)
-            features, computed = cached_features(
+            features, computed, key = cached_features(
                 prepared.network,
                 drawn.images,
                 prepared.inputs,
@@ -79,8 +79,13 @@ def run_adapt(spec: AdaptSpec, execution: Execution, bar: progress.Bar) -> Adapt
             result = _result(spec, prepared, support, records, session, computed)
             result.record(session.tracker)
             fitted = fit_to_inputs(drawn.images.subset(torch.arange(2)), prepared.inputs, resize=spec.input.resize)
+            frozen = result.choice.method in FROZEN
             session.tracker.log_network(
-                result.network, fitted, prepared.inputs, _writes_support(support.part(drawn.draws[0].support), result)
+                result.network,
+                fitted,
+                prepared.inputs,
+                _writes_support(support.part(drawn.draws[0].support), result),
+                CachedGraph(key, result.network.get_submodule("head")) if frozen else None,
             )
             return result
 

@@ -106,8 +106,8 @@ class AdaptSpec(Spec):
 
     Example:
         >>> spec = AdaptSpec(task="mine", data={"dataset": "digits", "shots": 5}, methods={"method": ["linear"]})
-        >>> spec.network.model, spec.methods.arms, sorted(spec.metrics())
-        ('installed/efficientnet_lite0', ('linear',), ['test/accuracy', 'validation/selected_accuracy'])
+        >>> spec.network.model, spec.methods.arms, sorted(spec.metrics())[:2]
+        ('installed/efficientnet_lite0', ('linear',), ['test/accuracy', 'test/accuracy_linear'])
     """
 
     left_out_at_default: ClassVar[frozenset[str]] = frozenset({"data.ways"})
@@ -120,5 +120,11 @@ class AdaptSpec(Spec):
     evaluation: SupportOnlySection = SupportOnlySection()
 
     def metrics(self) -> set[str]:
-        """Name the metrics of a run that can be judged, drawn or chosen by; a test only where images are held out."""
-        return {"validation/selected_accuracy", *(["test/accuracy"] if self.data.shots else [])}
+        """Name the metrics of a run that can be judged, drawn or chosen by.
+
+        With `shots` images are held out, and tested on; without, it depends on the set: one with test images of its own
+        is tested on these, another cross-validated.
+        """
+        finals = ("test",) if self.data.shots else ("test", "cross_validation")
+        names = ("accuracy", *(f"accuracy_{arm}" for arm in self.methods.arms))
+        return {"validation/selected_accuracy", *(f"{final}/{name}" for final in finals for name in names)}

@@ -86,11 +86,11 @@ class Tuner:
     _started: dict[str, FeatureNetwork] = field(default_factory=dict)
 
     def start(self, method: str, x: Tensor) -> FeatureNetwork:
-        """Copy the network, frozen, with what moves put in: other activations, or adapters (for which it sees `x`)."""
+        """Copy the network, frozen, with what moves put in: other activations, or adapters; for both it sees `x`."""
         if method not in self._started:
             made = copy.deepcopy(self.body).requires_grad_(False).eval()
             if method == "activation":
-                swap(made.network, self.activation, preserve=True)
+                swap(made.network, self.activation, preserve=True, example=x)
             if method == "lora":
                 add_adapters(made, x, seed=self.seed)
             self._started[method] = _channels_last(made.eval(), x)

@@ -45,6 +45,22 @@ def test_the_accuracy_is_that_of_answers_to_images_left_out():
     assert choice.accuracy == pytest.approx(right / 30)
 
 
+def test_more_features_than_images_are_brought_to_their_span():
+    """40 features that are the same six turned: the same choice; all distances stay as they were."""
+    given = support(noise=0.7)
+    turn, _ = torch.linalg.qr(torch.randn(40, 6, generator=torch.Generator().manual_seed(1)))
+    wide = Support(given.features @ turn.T, given.labels, 3)
+    small = wide.in_span()
+    assert small.features.shape == (30, 6)
+    one, two = ((x.unsqueeze(0) - x.unsqueeze(1)).norm(dim=2) for x in (small.features, wide.features))
+    torch.testing.assert_close(one, two, rtol=1e-4, atol=1e-4)
+    assert given.in_span() is given
+    for method in HEADS:
+        one, two = (choose_strength(method, each, 5, seed=0, stream="folds") for each in (given, wide))
+        assert (one.strength, one.accuracy) == (two.strength, two.accuracy)
+        assert one.loss == pytest.approx(two.loss, rel=1e-4)
+
+
 def test_a_strength_that_is_better_is_chosen():
     """Four classes on a line: centred and at length one, two and two of them are one. By direction, lengths mislead."""
     random = torch.Generator().manual_seed(0)

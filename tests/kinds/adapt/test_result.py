@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy.stats import ttest_rel
 from torch import nn
 
 from arelu_meta.kinds.adapt.choosing import Choice
@@ -20,7 +21,7 @@ def outcome(wrong: dict[str, int], selected: str) -> DrawOutcome:
 def result(draws: list[DrawOutcome], *, held_out: bool = True) -> AdaptResult:
     data = {"dataset": "digits", "shots": 5, "draws": len(draws)}
     return AdaptResult(
-        spec=AdaptSpec(task="t", data=data, methods={"method": ["knn", "linear"]}),
+        spec=AdaptSpec(task="t", data=data, methods={"method": list(draws[0].answers)}),
         network=nn.Identity(),
         verified=True,
         run_id="0" * 32,
@@ -68,7 +69,18 @@ def test_draws_are_paired():
     assert "less linear, points" in found.report()
     assert "| chosen inside | linear 3 | 90.00 |" in found.markdown()
     assert "| knn | 1 | 50.00 | 63.33 ± 14.34 | 0 | 340 | -20.00 ± 24.84 | 0.0742 |" in found.markdown()
-    assert found._csv().splitlines()[1] == "0,knn,1,0.500000,0.600000,0,0,340"
+    chosen = found._csv().splitlines()
+    assert chosen[1:3] == ["0,knn,1,0.500000,0.600000,0,0,340", "0,linear,1,0.900000,0.900000,1,0,100"]
+
+
+def test_several_differences_are_corrected_by_holm():
+    """Of two p the smaller is doubled, the larger stays, or is as large: p of scipy's paired t test."""
+    wrong = {"prototypes": (5, 6, 4), "knn": (4, 3, 4), "linear": (1, 2, 2)}
+    found = result([outcome({name: wrong[name][draw] for name in wrong}, "linear") for draw in range(3)])
+    small, large = (ttest_rel(wrong[name], wrong["linear"]).pvalue for name in ("prototypes", "knn"))
+    assert small < large
+    (_, rows), *_ = found.tables()
+    assert [row[-1] for row in rows[:2]] == [f"{2 * small:.3g}", f"{max(2 * small, large):.3g}"]
 
 
 def test_an_interval_ends_where_nothing_can_be():

@@ -13,12 +13,12 @@ from PIL import Image
 from arelu_meta.data.raw_images import prepare_images
 from arelu_meta.errors import InputError
 from arelu_meta.kinds import run
-from arelu_meta.kinds.adapt.choosing import Support, choose_strength
+from arelu_meta.kinds.adapt.choosing import Support, best_of, choose_strength, stratified_folds
 from arelu_meta.kinds.adapt.run import prepare
 from arelu_meta.kinds.adapt.spec import AdaptSpec
 from arelu_meta.kinds.execution import Execution
 from arelu_meta.learners.frozen_heads import HEADS
-from arelu_meta.store.predicting import find_images
+from arelu_meta.store.predicting import find_images, load_model
 from tests.supervised_runs import ADAPT, artifacts, interrupted_after, merged, no_model
 from tests.tiny_images import DISCS
 from tests.tiny_runs import MLFLOW_WARNINGS, metric_history
@@ -89,6 +89,7 @@ def test_held_out_labels_change_nothing_but_the_score(monkeypatch):
 
 @pytest.mark.usefixtures("no_model")
 def test_without_held_out_images_all_choices_are_repeated_in_every_fold(store_uri):
+    """Made again by hand without the images of each fold: the same answers to these."""
     result = run(adapt_spec(data={"dataset": "tests.tiny_images:digits"}))
     assert not result.held_out
     assert len(result.draws[0].labels) == 200
@@ -97,6 +98,15 @@ def test_without_held_out_images_all_choices_are_repeated_in_every_fold(store_ur
     assert "test/accuracy" not in metrics
     assert metrics["cross_validation/accuracy"] == pytest.approx(result.draws[0].accuracy())
     assert result.support_size == 200
+    drawn, features = features_of(result.spec)
+    whole = Support(features, drawn.images.labels, 10)
+    outer = stratified_folds(whole.labels, 5, seed=0, stream="outer folds/0")
+    expected = []
+    for position, (fitted, held) in enumerate(outer, start=1):
+        given = whole.part(fitted)
+        choices = [choose_strength(method, given, 5, seed=0, stream=f"folds/0/{position}") for method in HEADS]
+        expected.append(best_of(choices).fit(given)(features[held]).argmax(1).numpy())
+    assert (np.concatenate(expected) == result.draws[0].selected).mean() > 0.99  # but for rounding
 
 
 @pytest.mark.usefixtures("store", "no_model")
@@ -176,6 +186,25 @@ def test_a_second_run_computes_no_features():
     first, second = run(spec), run(spec)
     assert (first.computed, second.computed) == ((200, 200), (0, 200))
     assert first.test.mean == second.test.mean
+
+
+@pytest.mark.usefixtures("store")
+def test_the_graph_of_a_frozen_network_is_traced_once(monkeypatch):
+    """A second run stores the graph of the first with its own tensors; a head of other shapes is traced."""
+    import arelu_meta.store.models as module
+
+    few = {"methods": {"method": ["linear"]}, "input": {"normalise": "none"}, "data": {**DIGITS, "shots": 6}}
+    traced, trace = [], module.trace
+    monkeypatch.setattr(module, "trace", lambda *arguments: traced.append(1) or trace(*arguments))
+    counts, images = [], torch.randint(256, (5, 28, 28, 1), generator=torch.Generator().manual_seed(0)).numpy()
+    for sections in ({}, {"data": {"split_seed": 1}}, {"data": {"ways": 4}}):
+        result = run(adapt_spec(**merged(copy.deepcopy(few), sections)))
+        counts.append(len(traced))
+        with torch.no_grad():
+            expected = result.network(prepare_images(images, prepare(result.spec).inputs)).softmax(1).amax(1)
+        found = load_model(result.run_id).predict(images.astype(np.uint8))["probability"]
+        assert found.to_numpy() == pytest.approx(expected.numpy(), abs=1e-5)
+    assert counts == [1, 1, 2]
 
 
 @pytest.mark.usefixtures("store", "no_model")

@@ -14,9 +14,13 @@ def test_methods_in_their_own_order_each_once():
     assert AdaptSpec(task="t", data={"dataset": "digits"}).methods.arms == ("prototypes", "knn", "linear")
 
 
-def test_a_test_is_promised_where_images_are_held_out():
-    assert "test/accuracy" not in AdaptSpec(task="t", data={"dataset": "digits"}).metrics()
-    assert "test/accuracy" in AdaptSpec(task="t", data={"dataset": "digits", "shots": 5}).metrics()
+def test_what_a_run_can_be_judged_by():
+    """Without `shots` the set decides whether there is a test or a cross-validation."""
+    methods = {"method": ["knn"]}
+    held = AdaptSpec(task="t", data={"dataset": "digits", "shots": 5}, methods=methods).metrics()
+    assert held == {"test/accuracy", "test/accuracy_knn", "validation/selected_accuracy"}
+    every = AdaptSpec(task="t", data={"dataset": "digits"}, methods=methods).metrics()
+    assert every == held | {"cross_validation/accuracy", "cross_validation/accuracy_knn"}
 
 
 @pytest.mark.parametrize(

@@ -70,6 +70,17 @@ def test_what_each_method_names(body):
     assert len(moved_parameters(adapted.network, "lora")) == 4  # two factors at two convolutions
 
 
+@pytest.mark.parametrize("activation", ["arelu_channel", "acon_c"])
+def test_activations_with_numbers_for_each_channel(body, activation):
+    """Tiny has six channels at its first call site and eight at its second; two or three numbers for each."""
+    start = Tuner(body, activation, 1, seed=0).start("activation", X)
+    each = {"arelu_channel": 2, "acon_c": 3}[activation]
+    moved = moved_parameters(start.network, "activation").values()
+    assert sum(value.numel() for value in moved) == each * (6 + 8)
+    tuned = Tuner(body, activation, 1, seed=0).tune(images(), 3, method="activation", lr=1e-2)
+    assert tuned.moved == each * (6 + 8)
+
+
 def test_the_head_starts_as_logistic_regression(body):
     some = images()
     features = answer(body, some)
