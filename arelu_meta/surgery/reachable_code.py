@@ -5,9 +5,12 @@ could call bears an activation's name, and no module below it is one. Attention 
 common case. `activations_in_code` lists what a block may call by function or method, or make as it runs.
 """
 
+import ast
 import dis
 import functools
+import inspect
 import itertools
+import textwrap
 import types
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any
@@ -185,12 +188,55 @@ def _values_used(function: types.FunctionType, used: set[str]) -> list[Any]:
 def _names_used(function: types.FunctionType, children: Collection[str] = ()) -> set[str]:
     """Names that a function loads, and `LOOKED_UP` where it asks torch for a function by name."""
     used = set(code_names(function.__code__, children))
-    if "getattr" in used:
-        loads = [each.argval for each in dis.get_instructions(function.__code__) if each.opname.startswith("LOAD")]
-        spaces = [function.__globals__.get(after) for load, after in itertools.pairwise(loads) if load == "getattr"]
-        if any(isinstance(space, types.ModuleType) and space.__name__.partition(".")[0] == "torch" for space in spaces):
-            used.add(LOOKED_UP)
+    if "getattr" in used and _looks_up(function):
+        used.add(LOOKED_UP)
     return used
+
+
+def _looks_up(function: types.FunctionType) -> bool:
+    """Whether a function asks torch for something by name, and may call what it is given.
+
+    A library is looked up so, too: `getattr(torch, "cuda")`. Where attributes are all that the source takes of it, what
+    is called has its name in the code.
+    """
+
+    def is_torch_module(name: Any) -> bool:
+        value = function.__globals__.get(name) if isinstance(name, str) else None
+        return isinstance(value, types.ModuleType) and value.__name__.partition(".")[0] == "torch"
+
+    loads = [each.argval for each in dis.get_instructions(function.__code__) if each.opname.startswith("LOAD")]
+    if not any(load == "getattr" and is_torch_module(after) for load, after in itertools.pairwise(loads)):
+        return False
+    parents = None if hasattr(function, "__wrapped__") else syntax_of(function)  # which would be that of the other
+    calls = [node for node in parents or () if isinstance(node, ast.Call) and ast.unparse(node.func) == "getattr"]
+    asked = [call for call in calls if is_torch_module(ast.unparse(call.args[0]).partition(".")[0])]
+    return not asked or not all(_gives_attributes(call, parents or {}) for call in asked)
+
+
+def _gives_attributes(call: ast.Call, parents: dict[ast.AST, ast.AST]) -> bool:
+    """Whether nothing is done with what a call gives, or with the variable that it is put into, but `value.name`."""
+    uses: list[ast.AST] = [call]
+    target = parents[call].targets if isinstance(parents[call], ast.Assign) else []  # type: ignore[attr-defined]
+    if len(target) == 1 and isinstance(target[0], ast.Name):
+        named = [node for node in parents if isinstance(node, ast.Name) and node.id == target[0].id]
+        uses = [node for node in named if not isinstance(node.ctx, ast.Store)]
+        if any(isinstance(node, ast.Global | ast.Nonlocal) for node in parents):  # others may use it
+            return False
+    above = [parents[node] for node in uses]
+    return all(isinstance(node, ast.Attribute) and not node.attr.startswith("__") for node in above)
+
+
+@functools.cache
+def syntax_of(function: types.FunctionType) -> dict[ast.AST, ast.AST] | None:
+    """Parse the source of a function: every piece of syntax with the one around it; None where there is no source.
+
+    `swap` forgets it after each network.
+    """
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
+    except (OSError, TypeError, SyntaxError):
+        return None
+    return {below: node for node in ast.walk(tree) for below in ast.iter_child_nodes(node)}
 
 
 def _unwrap(value: Any) -> Any:

@@ -6,33 +6,18 @@ from a trace. What has no source may do anything.
 """
 
 import ast
-import functools
 import inspect
-import textwrap
 import types
 
 from torch import nn
 
 from arelu_meta.kernels.module_internals import CHILDREN
-from arelu_meta.surgery.reachable_code import code_names, from_torch, functions_of
+from arelu_meta.surgery.reachable_code import code_names, from_torch, functions_of, syntax_of
 
 ANYTHING = "*"  # in place of names: whatever there is
 # By these, code reaches modules without their names.
 DYNAMIC = ("children", "modules", "named_children", "named_modules", "get_submodule", "getattr", "vars", CHILDREN)
 _REPEATED = (ast.For, ast.AsyncFor, ast.While, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.Lambda)
-
-
-@functools.cache
-def syntax_of(function: types.FunctionType) -> dict[ast.AST, ast.AST] | None:
-    """Parse the source of a function: every piece of syntax with the one around it; None where there is no source.
-
-    `swap` forgets it after each network.
-    """
-    try:
-        tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
-    except (OSError, TypeError, SyntaxError):
-        return None
-    return {below: node for node in ast.walk(tree) for below in ast.iter_child_nodes(node)}
 
 
 def calls_once(module: nn.Module, child: str) -> bool:

@@ -19,11 +19,10 @@ from arelu_meta.surgery.formulas import remember_formulas
 from arelu_meta.surgery.hooks import check_hooks
 from arelu_meta.surgery.parts import Parts, find_parts, unknown_activations, whole
 from arelu_meta.surgery.preserving import RELU6_MAXIMUM, FoldingTargets, gain, old_slope, residual, start_like
-from arelu_meta.surgery.reachable_code import class_may_apply, is_wrapper
+from arelu_meta.surgery.reachable_code import class_may_apply, is_wrapper, syntax_of
 from arelu_meta.surgery.report import OldForward, OldModule, OldWeight, SiteReport, SwapReport, activation_label
 from arelu_meta.surgery.rewriting import ForwardText, current_forward, rewrite_block
 from arelu_meta.surgery.sites import CallSite
-from arelu_meta.surgery.source import syntax_of
 from arelu_meta.surgery.traced_model import UnprovedError, join_path
 
 Where = str | Callable[[str], bool] | None

@@ -4,7 +4,6 @@ Activations are counted by the kernels that run before and by hooks on the new m
 """
 
 import copy
-import importlib.util
 from collections.abc import Callable
 from typing import Any
 
@@ -122,15 +121,12 @@ def images() -> Tensor:
     return torch.randn(2, 3, 32, 32, generator=torch.Generator().manual_seed(1))
 
 
-def marks_of(name: str) -> list[pytest.MarkDecorator]:
-    """Quick or slow; and not proved as a whole while transformers has methods that call accelerate's."""
-    unproved = name != "clip" and importlib.util.find_spec("accelerate") is not None
-    reason = "accelerate, which transformers calls where it is installed, looks functions up by name"
-    quick = name in ("clip", "resnet", "vit", "vit, gelu_new")
-    return [*([] if quick else [pytest.mark.slow]), *([pytest.mark.xfail(reason=reason, strict=True)] * unproved)]
+QUICK = ("clip", "resnet", "vit", "vit, gelu_new")
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=marks_of(name)) for name in NETWORKS])
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[] if name in QUICK else [pytest.mark.slow]) for name in NETWORKS]
+)
 def test_every_activation_of_a_hugging_face_network_is_swapped(name: str, images: Tensor):
     """As many new modules as kernels ran, each called once, in both modes; then all is put back bit for bit."""
     *_, activation, kernel = NETWORKS[name]
