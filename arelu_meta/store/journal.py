@@ -147,11 +147,11 @@ class Journal:
         self.sent, self.run_id = 0, ""
         self._note()
 
-    def points_after(self, count: int) -> dict[tuple[str, int], int]:
-        """When the metrics of the entries after the first `count` were measured, by name and step."""
+    def points_after(self, count: int) -> set[tuple[str, int]]:
+        """Name and step of the metrics in the entries after the first `count`."""
         later = [entry for entry, _ in read_entries(self.path / ENTRIES)][count:]
         points = [point for entry in later if entry["kind"] == "metrics" for point in entry["points"]]
-        return {(name, step): when for name, _value, when, step in points}
+        return {(name, step) for name, _value, _when, step in points}
 
     @property
     def last_written(self) -> int:
