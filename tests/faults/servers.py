@@ -135,13 +135,15 @@ class Trial:
             (self.away if gone <= ended - seconds and ended <= returned else self.up).append(seconds)
 
     def stored(self) -> dict[str, StoredRun]:
-        """Read what the server has, by the keys of its runs; the last of a key."""
+        """Read what the server has, by the keys of its runs; a finished one before others of its key."""
         runs = read_store(self.server.path, self.folder / "server")
-        return {run.key: run for run in runs if not run.deleted}
+        return {run.key: run for run in sorted(runs, key=lambda run: run.status == "FINISHED") if not run.deleted}
 
     def wrong_in_store(self, reference: dict[str, StoredRun]) -> list[str]:
         """Compare with an undisturbed run, and look for the password."""
         runs, wrong = self.stored(), []
+        left = [run for run in read_store(self.server.path, self.folder / "server") if run.status == "RUNNING"]
+        wrong += [f"{run.name} is left RUNNING" for run in left if not run.deleted]
         for key, whole in reference.items():
             found = runs.get(key)
             if found is None or found.status != "FINISHED":
