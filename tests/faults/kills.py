@@ -219,7 +219,7 @@ def _record(command: str, given: argparse.Namespace, done: list[dict[str, Any]])
     notes = f"{kills} kills; {sum(each['real'] for each in mine)} trials as new interpreters, the others forked with "
     notes += f"figures left out; {sum(each['cold'] for each in mine)} began without a store"
     commits = Counter(each["commit"] for each in mine)
-    if len(commits) > 1:
+    if set(commits) != {commit()}:
         notes += "; tried at " + ", ".join(f"{name} ({count})" for name, count in commits.items())
     if command == "compare":
         notes += (
