@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --constraint con
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup maml test suite lint style types ui clean
+.PHONY: help setup maml test suite faults lint style types ui clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -35,6 +35,9 @@ lint: style types ## ruff (lint and format) and mypy
 
 suite: $(READY)
 	$(BIN)/python -m pytest -m "not slow" --numprocesses auto --maxprocesses 8 --dist worksteal $(ARGS)
+
+faults: $(READY) ## kill, starve and damage for hours, then write docs/reliability.md (ARGS="--only kills" picks some)
+	$(BIN)/python -m tests.faults $(ARGS)
 
 style: $(READY)
 	$(BIN)/ruff check .

@@ -175,7 +175,9 @@ def _folder_id(folder: "RunFolder") -> str:
     """Give what tells runs that were started in this folder from those of others."""
     path = folder.path / "folder_id"
     if not path.exists():
-        path.write_text(uuid.uuid4().hex)
+        partial = path.with_suffix(".partial")
+        partial.write_text(uuid.uuid4().hex)
+        partial.replace(path)  # whole or not at all
     return path.read_text()
 
 

@@ -52,8 +52,8 @@ class Session:
     def save(self, state: Mapping[str, Any]) -> None:
         """Record the metrics so far, then replace the checkpoint.
 
-        In this order none is lost: a run killed between the two measures points again that its journal has already;
-        they keep the times they were first measured at, and MLflow keeps equal points once.
+        In this order none is lost: a run killed between the two measures points again that its journal has already,
+        which stay as they were first recorded.
         """
         if processes.rank() == 0:
             self.tracker.flush()

@@ -14,6 +14,7 @@ import uuid
 import zlib
 from collections import deque
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -64,8 +65,8 @@ class Journal:
         except OSError as error:
             raise InputError(f"cannot write the run folder {run_folder}: {error.strerror}; choose another") from error
         journal.hold()
-        journal._note()
         journal.append("resume" if run_id else "start", **start, process=process_name())
+        journal._note()  # last: a journal without it, as of a process that was killed here, is none
         return journal
 
     @classmethod
@@ -90,12 +91,15 @@ class Journal:
         return journal
 
     def hold(self) -> bool:
-        """Keep other processes from sending it, in order to write to it; False where one does already."""
+        """Keep other processes from sending it, in order to write to it; False where one does already, or has."""
         try:
             self._lock.acquire(timeout=0)
         except Timeout:
             return False
         if self.count:
+            if not (self.path / SENT).exists():  # sent and removed since it was read
+                self.release()
+                return False
             os.truncate(self.path / ENTRIES, self._size)
         return True
 
@@ -147,11 +151,11 @@ class Journal:
         self.sent, self.run_id = 0, ""
         self._note()
 
-    def points_after(self, count: int) -> dict[tuple[str, int], int]:
-        """When the metrics of the entries after the first `count` were measured, by name and step."""
+    def points_after(self, count: int) -> set[tuple[str, int]]:
+        """Name and step of the metrics in the entries after the first `count`."""
         later = [entry for entry, _ in read_entries(self.path / ENTRIES)][count:]
         points = [point for entry in later if entry["kind"] == "metrics" for point in entry["points"]]
-        return {(name, step): when for name, _value, when, step in points}
+        return {(name, step) for name, _value, _when, step in points}
 
     @property
     def last_written(self) -> int:
@@ -159,7 +163,9 @@ class Journal:
         return int((self.path / ENTRIES).stat().st_mtime * 1000)
 
     def remove(self) -> None:
-        """Delete it."""
+        """Delete it; killed meanwhile, what is left is no journal."""
+        with suppress(OSError):
+            (self.path / SENT).unlink()
         self.release()
         shutil.rmtree(self.path, ignore_errors=True)
 
@@ -193,6 +199,18 @@ def read_entries(path: Path) -> Iterator[tuple[Entry, int]]:
             yield json.loads(text), end
         elif any(lines[number + 1 :]):
             raise ValueError(f"entry {number + 1} of {path.name} is damaged")
+
+
+def remove_leftovers(run_folder: Path) -> None:
+    """Delete what processes left that were killed as they began a journal, or as they removed one that was sent."""
+    for path in run_folder.glob("journal/*"):
+        if not (path / SENT).exists():
+            shutil.rmtree(path, ignore_errors=True)
+            continue
+        with suppress(InputError):  # whoever sends it says what is wrong with it
+            journal = Journal.open(path)
+            if journal.status == "FINISHED" and journal.next is None:
+                journal.remove()
 
 
 def waiting_journals(runs: Path) -> list[Path]:

@@ -20,7 +20,7 @@ from filelock import FileLock, Timeout
 from arelu_meta.errors import InputError, RunError, first_line
 from arelu_meta.reading import check_pickle, open_regular, plain_name
 from arelu_meta.store.connection import RunSpec
-from arelu_meta.store.journal import SENT, Journal, runs_folder
+from arelu_meta.store.journal import SENT, Journal, remove_leftovers, runs_folder
 
 CHECKPOINT = "checkpoint.pt"
 PREVIOUS = "checkpoint.previous.pt"
@@ -58,7 +58,7 @@ class RunFolder:
     def finished_journals(self) -> list[Path]:
         """Find the journals of runs of this spec that have ended with a result, and are not in the store yet."""
         opened = [Journal.open(path.parent) for path in self.path.glob(f"journal/*/{SENT}")]
-        return [journal.path for journal in opened if journal.status == "FINISHED"]
+        return [journal.path for journal in opened if journal.status == "FINISHED" and journal.next is not None]
 
     @contextmanager
     def locked(self, *, wait: bool = False) -> Iterator[None]:
@@ -89,6 +89,7 @@ class RunFolder:
             if lock.lock_counter == 1:
                 for partial in self.path.glob("*.partial"):
                     partial.unlink(missing_ok=True)
+                remove_leftovers(self.path)
                 owner.write_text(f"process {os.getpid()} on {platform.node()} since {time.strftime('%F %T')}\n")
             yield
         finally:

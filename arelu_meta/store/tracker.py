@@ -39,11 +39,11 @@ class Tracker:
     """
 
     def __init__(
-        self, journal: Journal, sender: Sender | None, *, experiment_id: str, repeated: dict[tuple[str, int], int]
+        self, journal: Journal, sender: Sender | None, *, experiment_id: str, repeated: set[tuple[str, int]]
     ) -> None:
         self.experiment_id, self.uri = experiment_id, store_uri()
         self._journal, self._sender = journal, sender
-        self._repeated = repeated  # points after the checkpoint that the run was resumed from: when they were measured
+        self._repeated = repeated  # points after the checkpoint that the run was resumed from: the journal has them
         self._pending: list[tuple[str, float, int, int]] = []
 
     @property
@@ -57,10 +57,16 @@ class Tracker:
         return {"run_id": self._journal.run_id, "journal": self._journal.id, "journal_entries": self._journal.count}
 
     def log_metrics(self, values: Mapping[str, float], step: int = 0) -> None:
-        """Collect metric values of a step; they are written by `flush`."""
+        """Collect metric values of a step; they are written by `flush`.
+
+        What a resumed run measures again stays as it was first recorded: a speed would be another, and there twice.
+        """
         now = int(time.time() * 1000)
         for name, value in values.items():
-            self._pending.append((name, float(value), self._repeated.pop((name, step), now), step))
+            if (name, step) in self._repeated:
+                self._repeated.remove((name, step))
+            else:
+                self._pending.append((name, float(value), now, step))
 
     def flush(self) -> None:
         """Write the metrics collected so far."""

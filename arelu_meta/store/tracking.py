@@ -129,17 +129,17 @@ def _begin(sender: Sender, tracker: Tracker, journal: Journal, *, new: bool) -> 
 
 def _open_journal(
     folder: Path, client: MlflowClient | None, resumed: Mapping[str, Any] | None, start: dict[str, Any]
-) -> tuple[Journal, dict[tuple[str, int], int]]:
+) -> tuple[Journal, set[tuple[str, int]]]:
     """Begin a journal, or go on with that of a resumed run; and the points in it that the run will measure again."""
     store = without_password(store_uri())
     if not resumed:
-        return Journal.create(folder, store, **start), {}
+        return Journal.create(folder, store, **start), set()
     run_id, path = str(resumed["run_id"]), folder / "journal" / str(resumed.get("journal", ""))
     there = client is None or run_status(client, run_id) is not None
     if not (path / SENT).exists():
         if not there:
             raise InputError(f"run {run_id} is not in the store {store}, nor its journal in {folder}; drop `resume`")
-        return Journal.create(folder, store, run_id=run_id, **start), {}
+        return Journal.create(folder, store, run_id=run_id, **start), set()
     journal = Journal.open(path)
     if not journal.hold():
         raise InputError(f"{folder} is in use by another process ({journal.process}); wait until that has ended")

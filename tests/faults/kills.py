@@ -18,13 +18,14 @@ import shutil
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tests.faults.launching import Started, start, warm_up
-from tests.faults.record import RECORDS, Record, write_record
+from tests.faults.record import RECORDS, Record, commit, write_record
 from tests.faults.stored import StoredRun, differences, read_store
 
 EXPERIMENT = """
@@ -160,7 +161,13 @@ def trial(command: str, number: int, seed: int, folder: Path, template: Path, re
         if code == 0:
             break  # it had ended before it was to be killed, or went on without its worker
     wrong = judge(folder, reference, started, code) if started else []
-    how = {"real": real, "cold": cold, "kill": kind, "moments": [round(moment, 3) for moment in moments]}
+    how = {
+        "commit": commit(),
+        "real": real,
+        "cold": cold,
+        "kill": kind,
+        "moments": [round(moment, 3) for moment in moments],
+    }
     return {"command": command, "number": number, "seed": seed, "killed": killed, **how, "wrong": wrong}
 
 
@@ -211,6 +218,9 @@ def _record(command: str, given: argparse.Namespace, done: list[dict[str, Any]])
     kills = sum(each["killed"] for each in mine)
     notes = f"{kills} kills; {sum(each['real'] for each in mine)} trials as new interpreters, the others forked with "
     notes += f"figures left out; {sum(each['cold'] for each in mine)} began without a store"
+    commits = Counter(each["commit"] for each in mine)
+    if set(commits) != {commit()}:
+        notes += "; tried at " + ", ".join(f"{name} ({count})" for name, count in commits.items())
     if command == "compare":
         notes += (
             f"; the runner alone was killed in {sum(each['kill'] == 'runner' for each in mine)} of them, a worker in "

@@ -64,6 +64,7 @@ class Started:
 
 def warm_up() -> None:
     """Import what commands import; to be called before the first `start`, in a process that computes nothing."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell has background commands ignore
     os.environ.update(OMP_NUM_THREADS="1", MLFLOW_DISABLE_TELEMETRY="true", MPLBACKEND="agg")
     for kind in ("few_shot", "classify", "transfer", "finetune", "segment", "adapt"):
         importlib.import_module(f"arelu_meta.kinds.{kind}.run")

@@ -30,6 +30,19 @@ def warm_up_server() -> None:
     assert mlflow.server.fastapi_app.app
 
 
+def _make_tables(database: str) -> None:
+    """Have the tables of the database made, as `mlflow server` does before its workers begin."""
+    child = os.fork()
+    if not child:
+        try:
+            from mlflow.server.handlers import initialize_backend_stores
+
+            initialize_backend_stores(database, database, "mlflow-artifacts:/")
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+
+
 class Server:
     """A server over a database, with its artifacts in `artifacts/` of a folder.
 
@@ -92,10 +105,17 @@ class Server:
             os.environ[ARTIFACTS_DESTINATION_ENV_VAR] = str(self.folder / "artifacts")
             os.environ[ARTIFACT_ROOT_ENV_VAR] = "mlflow-artifacts:/"
             os.environ[SERVE_ARTIFACTS_ENV_VAR] = "true"
+            _make_tables(self._database)
             import uvicorn
             from mlflow.server.fastapi_app import app
 
-            uvicorn.run(app, host=HOST, port=self.port, log_level="warning")
+            with socket.socket() as listening:
+                listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                listening.bind((HOST, self.port))
+                for _ in range(self._workers - 1):
+                    if not os.fork():
+                        break
+                uvicorn.Server(uvicorn.Config(app, log_level="warning")).run(sockets=[listening])
         finally:
             os._exit(1)
 

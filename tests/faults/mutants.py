@@ -25,6 +25,7 @@ from collections import Counter
 from pathlib import Path
 
 from arelu_meta.errors import InputError, RunError
+from tests.faults.record import Record, write_record
 from tests.faults.specimens import SPECIMENS, Specimen
 
 SECONDS, GROWTH_MIB, ROOM = 10, 1024, 3 << 30  # allowed time and memory of one mutant; address space above the start
@@ -184,6 +185,22 @@ def _listen(
             number += 1
 
 
+def _record(count: int, found: Counter[str], lost: int, most: int, seconds: float) -> Record:
+    """Put what was found over all readers into a record."""
+    return Record(
+        name="mutants",
+        promise="A damaged file is read, or refused in one line: no traceback, no hang, no crash, no code run.",
+        how=f"{count:,} mutants of each of {len(SPECIMENS)} kinds of files are read in child processes. Lost: a "
+        f"traceback, several lines, {SECONDS} s of silence, a process that died, {GROWTH_MIB} MiB more, a program "
+        "started.",
+        command=f"python -m tests.faults.mutants --count {count}",
+        tried=sum(found.values()),
+        lost=lost,
+        notes=f"{found['clean']:,} refused, {found['accepted']:,} read, {most} MiB at most; {', '.join(SPECIMENS)}",
+        seconds=seconds,
+    )
+
+
 def main() -> int:
     """Examine readers, print a table and all that was bad; 1 where anything was."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
@@ -194,6 +211,8 @@ def main() -> int:
     chosen = given.only.split(",") if given.only else list(SPECIMENS)
     sys.stdout.write(f"| reader | mutants | {' | '.join(OUTCOMES)} | most MiB | s |\n{'|---' * (len(OUTCOMES) + 4)}|\n")
     wrong: list[str] = []
+    total: Counter[str] = Counter()
+    largest, began = 0, time.monotonic()
     for name in chosen:
         start = time.monotonic()
         counts, bad, most = examine(SPECIMENS[name](), given.count, given.seed)
@@ -201,7 +220,11 @@ def main() -> int:
         sys.stdout.write(f"| {name} | {given.count} | {cells} | {most} | {time.monotonic() - start:.0f} |\n")
         sys.stdout.flush()
         wrong += bad
+        total += counts
+        largest = max(largest, most)
     sys.stdout.write("".join(f"{line}\n" for line in wrong))
+    if not given.only:
+        write_record(_record(given.count, total, len(wrong), largest, time.monotonic() - began))
     return 1 if wrong else 0
 
 

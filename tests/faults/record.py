@@ -26,12 +26,15 @@ class Record:
     seconds: float = 0.0
 
 
+def commit() -> str:
+    """Name the commit of the checkout, with what is not committed."""
+    command = ["git", "describe", "--always", "--dirty"]
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+
+
 def write_record(record: Record, folder: Path = RECORDS) -> Path:
     """Write one record, with the commit that it was measured at."""
     folder.mkdir(parents=True, exist_ok=True)
-    commit = subprocess.run(
-        ["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=False
-    ).stdout.strip()
     path = folder / f"{record.name}.json"
-    path.write_text(json.dumps({**asdict(record), "commit": commit}, indent=2) + "\n")
+    path.write_text(json.dumps({**asdict(record), "commit": commit()}, indent=2) + "\n")
     return path

@@ -2,10 +2,10 @@
 
 import hashlib
 import sqlite3
-from collections import Counter
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 Points = dict[tuple[str, int], float]
@@ -39,26 +39,33 @@ class StoredRun:
 
 def read_store(database: Path, folder: Path) -> list[StoredRun]:
     """Read all runs of an SQLite store; relative artifact folders are below `folder`."""
-    with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as store:
-        runs = {
-            row[0]: (StoredRun(row[0], row[1] or "", row[2], row[3] != "active"), row[4])
-            for row in store.execute("SELECT run_uuid, name, status, lifecycle_stage, artifact_uri FROM runs")
-        }
-        for run_id, key, value in store.execute("SELECT run_uuid, key, value FROM tags"):
-            if key == "mlflow.parentRunId":
-                runs[run_id][0].parent = value
-            elif key == "spec_hash":
-                runs[run_id][0].identity = value
-        counts: Counter[tuple[str, str, int]] = Counter()
-        for run_id, key, step, value, is_nan in store.execute(
-            "SELECT run_uuid, key, step, value, is_nan FROM metrics ORDER BY timestamp"
-        ):
-            counts[run_id, key, step] += 1
-            runs[run_id][0].points[key, step] = float("nan") if is_nan else value
-        for (run_id, key, step), count in counts.items():
-            if count > 1:
-                runs[run_id][0].doubled.append((key, step))
-        models = list(store.execute("SELECT source_run_id, artifact_location, status FROM logged_models"))
+    with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as connection:
+        return read_runs(connection, folder)
+
+
+def read_runs(connection: Any, folder: Path) -> list[StoredRun]:
+    """Read all runs from a database, by any driver; artifacts of a server are in `artifacts/` of `folder`."""
+
+    def rows(columns: str, table: str, order: str = "1") -> list[tuple[Any, ...]]:
+        cursor = connection.cursor()
+        cursor.execute(f"SELECT {columns} FROM {table} ORDER BY {order}")  # noqa: S608
+        return list(cursor.fetchall())
+
+    runs = {
+        row[0]: (StoredRun(row[0], row[1] or "", row[2], row[3] != "active"), row[4])
+        for row in rows("run_uuid, name, status, lifecycle_stage, artifact_uri", "runs")
+    }
+    for run_id, key, value in rows("run_uuid, key, value", "tags"):
+        if key == "mlflow.parentRunId":
+            runs[run_id][0].parent = value
+        elif key == "spec_hash":
+            runs[run_id][0].identity = value
+    for run_id, key, step, value, is_nan in rows("run_uuid, key, step, value, is_nan", "metrics", "timestamp"):
+        run = runs[run_id][0]
+        if (key, step) in run.points:
+            run.doubled.append((key, step))
+        run.points[key, step] = float("nan") if is_nan else value
+    models = rows("source_run_id, artifact_location, status", "logged_models")
     for run, artifacts in runs.values():
         if not run.identity:
             continue  # a parent, whose files name the runs below it

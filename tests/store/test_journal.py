@@ -7,7 +7,7 @@ import pytest
 
 from arelu_meta.errors import InputError, RunError
 from arelu_meta.runtime.machine import process_name
-from arelu_meta.store.journal import ENTRIES, SENT, Journal, read_entries, waiting_journals
+from arelu_meta.store.journal import ENTRIES, SENT, Journal, read_entries, remove_leftovers, waiting_journals
 
 START = {"experiment": "tests", "name": "a run", "tags": {"colour": "blue"}}
 
@@ -86,9 +86,9 @@ def test_what_is_no_journal_is_wrong_input(journal: Journal, state: str):
 
 def test_points_after_a_checkpoint(journal: Journal):
     """Entry 0 is the start, entry 1 has the steps 0 and 1, entry 2 step 2."""
-    assert journal.points_after(2) == {("loss", 2): 300}
-    assert journal.points_after(1) == {("loss", 0): 100, ("loss", 1): 200, ("loss", 2): 300}
-    assert journal.points_after(3) == {}
+    assert journal.points_after(2) == {("loss", 2)}
+    assert journal.points_after(1) == {("loss", 0), ("loss", 1), ("loss", 2)}
+    assert journal.points_after(3) == set()
 
 
 def test_a_disk_that_takes_nothing_more_is_one_line(journal: Journal):
@@ -124,3 +124,34 @@ def test_which_ones_wait(tmp_path: Path):
     (broken / SENT).write_text(json.dumps({}))
     assert waiting_journals(tmp_path) == sorted([ended.path, left.path, broken])
     assert mine.path not in waiting_journals(tmp_path)
+
+
+def test_killed_as_it_was_begun_or_removed(journal: Journal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Nothing of it waits for the store or is in the way, and the next run of the folder deletes it."""
+    journal.append("end", status="FINISHED")
+    read = Journal.open(journal.path)
+    with monkeypatch.context() as patch:
+        patch.setattr("arelu_meta.store.journal.shutil.rmtree", lambda *_, **__: None)
+        journal.remove()
+        patch.setattr(Journal, "append", lambda *_, **__: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            Journal.create(tmp_path / "task-0", "", **START)
+    assert waiting_journals(tmp_path) == []
+    assert not read.hold()
+    assert len(list((tmp_path / "task-0" / "journal").iterdir())) == 2
+    remove_leftovers(tmp_path / "task-0")
+    assert list((tmp_path / "task-0" / "journal").iterdir()) == []
+
+
+def test_only_what_is_of_no_use_is_left_over(tmp_path: Path):
+    """A finished run that was sent and not yet removed; not one that may be resumed, nor one to be sent."""
+    kept = []
+    for status, sent in (("FINISHED", 2), ("FINISHED", 1), ("FAILED", 2), ("KILLED", 2)):
+        journal = Journal.create(tmp_path, "", **START)
+        journal.append("end", status=status)
+        for _ in range(sent):
+            journal.next_was_sent()
+        journal.release()
+        kept += [journal.path] if (status, sent) != ("FINISHED", 2) else []
+    remove_leftovers(tmp_path)
+    assert sorted((tmp_path / "journal").iterdir()) == sorted(kept)

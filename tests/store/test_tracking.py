@@ -154,21 +154,25 @@ def test_interrupted_while_mlflow_writes(
 
 @pytest.mark.usefixtures("store")
 def test_points_of_a_resumed_run_are_there_once(tiny_spec: Callable):
-    """It was killed between its journal and its checkpoint: steps 2 and 3 are measured again, and one more."""
+    """It was killed between its journal and its checkpoint: steps 2 and 3 are measured again, and one more.
+
+    A speed is another the second time; it stays as it was first recorded.
+    """
     spec = tiny_spec()
     with pytest.raises(KeyboardInterrupt), open_run(spec) as tracker:  # noqa: PT012
         for step in range(4):
-            tracker.log_metrics({"loss": 1.0 / (step + 1)}, step)
+            tracker.log_metrics({"loss": 1.0 / (step + 1), "speed": 10.0 + step}, step)
             tracker.flush()
             if step == 1:
                 checkpoint = tracker.position
         raise KeyboardInterrupt
     with track(spec, experiment="tests", name="a run", tags={}, resumed=checkpoint) as again:
         for step in range(2, 5):
-            again.log_metrics({"loss": 1.0 / (step + 1)}, step)
+            again.log_metrics({"loss": 1.0 / (step + 1), "speed": 20.0 + step}, step)
     assert again.run_id == tracker.run_id
-    history = MlflowClient().get_metric_history(tracker.run_id, "loss")
-    assert sorted((point.step, point.value) for point in history) == [(step, 1.0 / (step + 1)) for step in range(5)]
+    losses, speeds = (MlflowClient().get_metric_history(tracker.run_id, name) for name in ("loss", "speed"))
+    assert sorted((point.step, point.value) for point in losses) == [(step, 1.0 / (step + 1)) for step in range(5)]
+    assert sorted((point.step, point.value) for point in speeds) == [(0, 10), (1, 11), (2, 12), (3, 13), (4, 24)]
 
 
 @pytest.mark.usefixtures("store")
