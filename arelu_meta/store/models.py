@@ -236,7 +236,7 @@ def log_saved_model(client: MlflowClient, run_id: str, folder: Path) -> None:
     with quiet():  # the import alone warns
         import mlflow.pyfunc
 
-    description = json.loads((folder / "description.json").read_text())
+    description, example = _description(folder)
     run = client.get_run(run_id)
     begun = client.search_logged_models([run.info.experiment_id], f"source_run_id = '{run_id}'")
     if any(model.status == LoggedModelStatus.READY for model in begun):
@@ -245,9 +245,9 @@ def log_saved_model(client: MlflowClient, run_id: str, folder: Path) -> None:
         run.info.experiment_id, "model", source_run_id=run_id, tags=resolve_tags({}), params=run.data.params
     )
     options: dict[str, Any] = {}
-    if (folder / EXAMPLE_FILE).is_file():
+    if example is not None:
         # MLflow would load the model and ask it, which takes seconds.
-        options = {"input_example": np.load(folder / EXAMPLE_FILE), "validate_serving_input": False}
+        options = {"input_example": example, "validate_serving_input": False}
     # Given, because MLflow would start a process to find out.
     requirements = [f"arelu-meta=={__version__}", f"torch=={torch.__version__.partition('+')[0]}"]
     with quiet(), _global_tracking_uri(client.tracking_uri):
@@ -264,6 +264,18 @@ def log_saved_model(client: MlflowClient, run_id: str, folder: Path) -> None:
             metadata=description["metadata"],
             **options,
         )
+
+
+def _description(folder: Path) -> tuple[dict[str, Any], np.ndarray | None]:
+    """Read what `_describe` wrote, and the example; MLflow imports the loader that it is given, so it must be ours."""
+    path, example = folder / "description.json", folder / EXAMPLE_FILE
+    description = read_json(path)
+    answers, metadata = description.get("answers"), description.get("metadata")
+    listed = isinstance(answers, list) and all(isinstance(each, str) for each in answers)
+    if description.get("loader") not in (NETWORK_LOADER, FEW_SHOT_LOADER) or not listed or type(metadata) is not dict:
+        raise InputError(f"{path} describes no model of arelu_meta; {_REMEDY}")
+    with parsing(example, remedy=_REMEDY):
+        return description, np.load(example, allow_pickle=False) if example.is_file() else None
 
 
 @contextmanager
