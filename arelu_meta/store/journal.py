@@ -14,6 +14,7 @@ import uuid
 import zlib
 from collections import deque
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -152,7 +153,8 @@ class Journal:
         """Note that the store has taken the first entry that it had not."""
         self._unsent.popleft()
         self.sent += 1
-        self._note()
+        with suppress(OSError):  # on a full disk: an entry may be sent twice
+            self._note()
 
     def send_again(self) -> None:
         """Have all of it sent as a new run: the store in use does not have the run."""
