@@ -15,6 +15,11 @@ A message names arguments in backquotes ("lower `queries`"); commands show those
 import difflib
 from collections.abc import Iterable
 
+# Of libraries that have no MemoryError or OSError for it: torch's allocators, C++, Rust, and SQLite.
+_NO_MEMORY = ("allocate memory", "bad_alloc", "out of memory", "Unable to allocate")
+_NO_ROOM = ("No space left on device", "disk is full", "file write failed", "Too many open files", "unexpected pos")
+_LONGEST = 200  # characters of a library's message that are shown
+
 
 class InputError(ValueError):
     """Something the user gave is wrong; the message says what and what to do."""
@@ -50,6 +55,28 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> InputError:
     InputError("unknown activation 'arleu'; did you mean 'arelu'?")
     """
     return InputError(f"unknown {kind} {name!r}; {suggestion(name, known)}")
+
+
+def machine_trouble(error: BaseException) -> str | None:
+    """Say in a line what the machine lacks, where an error comes of that: memory, room, files; None where it does not.
+
+    >>> machine_trouble(OSError(28, "No space left on device", "runs/x"))
+    'the machine failed: No space left on device (runs/x)'
+    >>> machine_trouble(KeyError("x"))
+    """
+    cause: BaseException | None = error
+    while cause is not None:
+        text = first_line(cause)
+        if isinstance(cause, MemoryError) or any(words in str(cause) for words in _NO_MEMORY):
+            reason = f" ({text[:_LONGEST]})" if text != type(cause).__name__ else ""
+            return f"there is not enough memory{reason}; train on less at once, or end other processes"
+        if isinstance(cause, OSError) and cause.strerror:
+            where = f" ({cause.filename})" if cause.filename is not None else ""
+            return f"the machine failed: {cause.strerror}{where}"
+        if any(words in str(cause) for words in _NO_ROOM):
+            return f"the machine failed: {text[:_LONGEST]}"
+        cause = cause.__cause__
+    return None
 
 
 def first_line(error: BaseException) -> str:

@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from arelu_meta import kinds
@@ -32,6 +33,11 @@ class Cell:
     spec: Spec
     share: float = 1.0
     """of the full training"""
+
+    @cached_property
+    def identity(self) -> str:
+        """The identity of its spec, computed once: a comparison of a thousand cells asks for it ten thousand times."""
+        return self.spec.identity
 
     @property
     def label(self) -> str:
@@ -75,7 +81,7 @@ def expand(
     cells = _cells(experiment, experiment.seeds if seeds is None else seeds, budget)
     by_identity: dict[str, Cell] = {}
     for cell in cells:
-        other = by_identity.setdefault(cell.spec.identity, cell)
+        other = by_identity.setdefault(cell.identity, cell)
         if other is not cell:
             raise InputError(
                 f"two cells are the same run: {other.label!r} and {cell.label!r}; an axis lists a value twice or names "
@@ -91,7 +97,7 @@ def expand(
 
 def comparison_hash(experiment: Experiment, budget: float = 1.0) -> str:
     """Identify a comparison by its axes and all that its cells train and test, whatever its seeds and words."""
-    identities = sorted(cell.spec.identity for cell in _cells(experiment, [0], budget))
+    identities = sorted(cell.identity for cell in _cells(experiment, [0], budget))
     return hashlib.sha256("\n".join([*sorted(experiment.axes), *identities]).encode()).hexdigest()
 
 
@@ -266,5 +272,5 @@ def shard_of(cells: Sequence[Cell], shard: Shard) -> list[Cell]:
         Its cells; the shards of all numbers together are all cells, each once.
     """
     number, count = shard
-    chosen = set(sorted(cell.spec.identity for cell in cells)[number - 1 :: count])
-    return [cell for cell in cells if cell.spec.identity in chosen]
+    chosen = set(sorted(cell.identity for cell in cells)[number - 1 :: count])
+    return [cell for cell in cells if cell.identity in chosen]

@@ -1,6 +1,5 @@
 """The finished runs of a comparison as tables: `results` and `curves` for users, `Findings` for the report."""
 
-import io
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -8,7 +7,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from mlflow.entities import Run
-from mlflow.exceptions import MlflowException
 
 from arelu_meta import activations, kinds
 from arelu_meta.analysis.findings import Findings
@@ -17,8 +15,9 @@ from arelu_meta.comparison.cells import Cell, scale_metric
 from arelu_meta.comparison.experiment import Experiment, format_value
 from arelu_meta.comparison.parent_run import ParentRun, coordinates, latest_parent_run
 from arelu_meta.comparison.worker import SECONDS_TAG
-from arelu_meta.errors import InputError, unknown
-from arelu_meta.store.connection import has_diverged, read_artifact
+from arelu_meta.errors import unknown
+from arelu_meta.store.connection import has_diverged
+from arelu_meta.store.histories import histories, text_artifacts
 
 _HIDDEN = ("activation/", "layers/", "system/")  # metrics of single layers and of the machine
 _VALIDATION = "validation/"
@@ -208,11 +207,14 @@ def runs_table(parent: ParentRun, runs: Sequence[Run]) -> pd.DataFrame:
     if not runs:
         return pd.DataFrame()
     rows: list[dict[str, Any]] = []
+    converged = [run for run in runs if not has_diverged(run)]
+    validated = {key for run in converged for key in run.data.metrics if key.startswith(_VALIDATION)}
+    steps = {key: _histories(parent, converged, key) for key in validated}
     for run in runs:
         logged = {} if has_diverged(run) else run.data.metrics
         metrics = {key: value for key, value in logged.items() if not key.startswith(_HIDDEN)}
-        for key in (key for key in metrics if key.startswith(_VALIDATION)):
-            metrics[key] = (min if less_is_better(key) else max)(_history(parent, run, key).values())
+        for key in validated & metrics.keys():
+            metrics[key] = (min if less_is_better(key) else max)(steps[key][run.info.run_id].values())
         shown = {key: 100 * value if is_share(key) else value for key, value in metrics.items()}
         # A worker that died after its run had finished left no time of its own.
         seconds = run.data.tags.get(SECONDS_TAG) or (run.info.end_time - run.info.start_time) / 1000
@@ -227,34 +229,28 @@ def runs_table(parent: ParentRun, runs: Sequence[Run]) -> pd.DataFrame:
 
 def curves_table(parent: ParentRun, runs: Sequence[Run], metrics: Sequence[str]) -> pd.DataFrame | None:
     """Lay out metrics of runs as `curves` gives them; None where none was logged."""
+    steps = {metric: _histories(parent, runs, metric) for metric in metrics}
     rows = [
-        {**coordinates(run), "metric": metric, "step": step, "value": 100 * value if is_share(metric) else value}
-        for run in runs
+        {**place, "metric": metric, "step": step, "value": 100 * value if is_share(metric) else value}
+        for run, place in ((run, coordinates(run)) for run in runs)
         for metric in metrics
-        for step, value in _history(parent, run, metric).items()
+        for step, value in steps[metric].get(run.info.run_id, {}).items()
     ]
     return pd.DataFrame(rows) if rows else None
 
 
-def _history(parent: ParentRun, run: Run, metric: str) -> dict[int, float]:
-    """Value by step; of a step that a resumed run repeated, the last."""
-    entries = parent.client.get_metric_history(run.info.run_id, metric)
-    return {entry.step: entry.value for entry in sorted(entries, key=lambda entry: (entry.step, entry.timestamp))}
+def _histories(parent: ParentRun, runs: Sequence[Run], metric: str) -> dict[str, dict[int, float]]:
+    """Value by step of the runs that have the metric."""
+    return histories(parent.client, [run.info.run_id for run in runs if metric in run.data.metrics], metric)
 
 
 def _episodes(parent: ParentRun, runs: Sequence[Run], metric: str) -> dict[str, np.ndarray]:
     """The metric, shares in per cent, of every test episode after every inner step, of runs that stored them."""
-    episodes: dict[str, np.ndarray] = {}
-    for run in runs:
-        try:
-            if _EPISODES not in {entry.path for entry in parent.client.list_artifacts(run.info.run_id)}:
-                continue
-            text = read_artifact(run.info.run_id, _EPISODES)
-        except (InputError, MlflowException, OSError):
-            continue  # the store's own files were moved; the metrics are still there
-        scores = pd.read_csv(io.StringIO(text)).iloc[:, 1:].to_numpy()
-        episodes[run.info.run_id] = (100 if is_share(metric) else 1) * scores
-    return episodes
+    scale, texts = 100 if is_share(metric) else 1, text_artifacts(parent.client, runs, _EPISODES)
+    return {
+        run_id: scale * np.loadtxt(text.splitlines(), delimiter=",", skiprows=1, ndmin=2)[:, 1:]
+        for run_id, text in texts.items()
+    }
 
 
 def _execution(runs: Sequence[Run], arm: str) -> dict[str, dict[str, tuple[str, ...]]]:

@@ -4,7 +4,7 @@ import json
 import math
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +17,14 @@ from arelu_meta import __version__
 from arelu_meta.comparison.cells import Cell
 from arelu_meta.errors import InputError
 from arelu_meta.runtime.signals import hold_signals
-from arelu_meta.store.connection import check_reachable, experiment_exists, has_diverged, open_store
+from arelu_meta.store.connection import DIVERGED, check_reachable, experiment_exists, open_store
 from arelu_meta.store.sending import no_address_printed
 
 NAME, HASH, CELL, STARTED = "comparison", "comparison.hash", "comparison.cell", "comparison.called"
 AXES, BUDGET = "comparison.axes", "budget"
 REPORT = "report"
 _MOST_RUNS = 50_000  # that MLflow gives at once
+_ONE_BY_ONE = 50  # cells that are looked for each by its identity
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,8 @@ class ParentRun:
     client: MlflowClient
     experiment_id: str
     run_id: str
+    _adopted: list[Run] = field(default_factory=list, compare=False, repr=False)
+    """runs that `adopt` has just read, for `ended_cells` to use: reading a thousand takes seconds"""
 
     def tags_for(self, cell: Cell, name: str) -> dict[str, str]:
         """Tags that put a cell's run below this one; its values are JSON, so that numbers come back as numbers."""
@@ -44,7 +47,6 @@ class ParentRun:
 
     def ended_cells(self) -> list[Run]:
         """All runs of cells below this one that have a result, in the order of the experiment file."""
-        below = f"tags.`{MLFLOW_PARENT_RUN_ID}` = '{self.run_id}'"
         axes = json.loads(self.client.get_run(self.run_id).data.tags.get(AXES, "{}"))
 
         def order(run: Run) -> list[int]:
@@ -52,7 +54,14 @@ class ParentRun:
             levels = [(values[axis], axes.get(axis, [])) for axis in values if axis != "seed"]
             return [*(known.index(value) if value in known else len(known) for value, known in levels), values["seed"]]
 
-        return sorted(ended_runs(self.client, self.experiment_id, below), key=order)
+        runs = self._adopted or ended_runs(self.client, self.experiment_id, self._below)
+        found = sorted(runs, key=order)
+        self._adopted.clear()
+        return found
+
+    @property
+    def _below(self) -> str:
+        return f"tags.`{MLFLOW_PARENT_RUN_ID}` = '{self.run_id}'"
 
     @hold_signals()
     def adopt(self, cells: Iterable[Cell], name: str) -> set[str]:
@@ -60,15 +69,31 @@ class ParentRun:
 
         One that was run for another edition of the file is the same run, and moves here.
         """
-        wanted = {cell.spec.identity: cell for cell in cells}
+        wanted = {cell.identity: cell for cell in cells}
+        self._adopted.clear()
+        below = ended_runs(self.client, self.experiment_id, self._below)
+        adopted = self._adopt(wanted, name, below)
+        missing = wanted.keys() - adopted
+        if not missing:
+            self._adopted.extend(below)
+        named = f"tags.{NAME} = '{name}'"
+        elsewhere = [f"{named} AND tags.`{MLFLOW_PARENT_RUN_ID}` != '{self.run_id}'"] if missing else []
+        if len(missing) <= _ONE_BY_ONE:  # else all of the other editions' are read
+            elsewhere = [f"{named} AND tags.spec_hash = '{identity}'" for identity in missing]
+        for condition in elsewhere:
+            adopted |= self._adopt(wanted, name, ended_runs(self.client, self.experiment_id, condition))
+        return adopted
+
+    def _adopt(self, wanted: Mapping[str, Cell], name: str, runs: Iterable[Run]) -> set[str]:
         adopted = set()
-        for run in ended_runs(self.client, self.experiment_id, f"tags.{NAME} = '{name}'"):
+        for run in runs:
             cell = wanted.get(run.data.tags.get("spec_hash", ""))
             if cell is not None:
-                adopted.add(cell.spec.identity)
+                adopted.add(cell.identity)
                 for tag, value in self.tags_for(cell, name).items():
                     if run.data.tags.get(tag) != value:
                         self.client.set_tag(run.info.run_id, tag, value)
+                        run.data.tags[tag] = value
         return adopted
 
     @hold_signals()
@@ -166,17 +191,15 @@ def ended_runs(client: MlflowClient, experiment_id: str, condition: str) -> list
     Every part that asks whether a cell is done asks here, so that of two runs of one cell all choose the same.
     """
     one_each: dict[str, Run] = {}
-    for status in ("FINISHED", "FAILED"):
-        of_status = f"{condition} AND attributes.status = '{status}'"
-        runs = client.search_runs([experiment_id], of_status, max_results=_MOST_RUNS)
+    for ended in ("attributes.status = 'FINISHED'", f"attributes.status = 'FAILED' AND tags.{DIVERGED} != ''"):
+        runs = client.search_runs([experiment_id], f"{condition} AND {ended}", max_results=_MOST_RUNS)
         for run in sorted(runs, key=lambda run: (run.info.end_time, run.info.run_id)):
-            if status == "FINISHED" or has_diverged(run):
-                one_each.setdefault(run.data.tags.get("spec_hash", run.info.run_id), run)
+            one_each.setdefault(run.data.tags.get("spec_hash", run.info.run_id), run)
     return list(one_each.values())
 
 
 def _parents(client: MlflowClient, experiment_id: str, name: str) -> list[Run]:
     """All parent runs of this name, the earliest first."""
-    runs = client.search_runs([experiment_id], f"tags.{NAME} = '{name}'", max_results=_MOST_RUNS)
-    parents = [run for run in runs if HASH in run.data.tags]
-    return sorted(parents, key=lambda run: (run.info.start_time, run.info.run_id))
+    parents = f"tags.{NAME} = '{name}' AND tags.`{HASH}` != ''"  # their cells have none
+    runs = client.search_runs([experiment_id], parents, max_results=_MOST_RUNS)
+    return sorted(runs, key=lambda run: (run.info.start_time, run.info.run_id))

@@ -148,7 +148,7 @@ class RayCluster:
         from arelu_meta.store.connection import open_store
 
         cancelled, end = -math.inf, time.monotonic() + CLOSING_SECONDS
-        identities = {job.cell.spec.identity for job, _ in calls}
+        identities = {job.cell.identity for job, _ in calls}
         while calls and time.monotonic() < end:
             if time.monotonic() - cancelled > _CANCEL_SECONDS:
                 cancelled = time.monotonic()

@@ -177,7 +177,7 @@ def _run_locked(plan: Plan, workers: AbstractContextManager[Workers]) -> Compari
     parent.start(_tags(plan))
     status, report = "FAILED", None
     try:
-        outcomes = _run(plan, parent, [cell for cell in plan.own_cells if cell.spec.identity not in done], workers)
+        outcomes = _run(plan, parent, [cell for cell in plan.own_cells if cell.identity not in done], workers)
         flush(runs_folder())
         try:
             current = plan.open_parent_run()
@@ -190,13 +190,14 @@ def _run_locked(plan: Plan, workers: AbstractContextManager[Workers]) -> Compari
             current.start(_tags(plan))
             with suppress(MlflowException):  # another shard may have deleted it
                 parent.client.delete_run(parent.run_id)
-            parent = current
-        done = parent.adopt(plan.cells, plan.name)  # again: others may have finished cells meanwhile
-        reasons = {cell.spec.identity: "another shard has not run it yet" for cell in plan.cells}
-        reasons |= {cell.spec.identity: "its run is no longer in the store" for cell in plan.own_cells}
-        reasons |= {outcome.cell.spec.identity: outcome.reason for outcome in outcomes if outcome.reason}
+            parent, done = current, set()
+        if len(done) < len(plan.cells):  # again: others may have finished cells meanwhile
+            done = parent.adopt(plan.cells, plan.name)
+        reasons = {cell.identity: "another shard has not run it yet" for cell in plan.cells}
+        reasons |= {cell.identity: "its run is no longer in the store" for cell in plan.own_cells}
+        reasons |= {outcome.cell.identity: outcome.reason for outcome in outcomes if outcome.reason}
         missing, own_missing = (
-            tuple(f"{cell.label}: {reasons[cell.spec.identity]}" for cell in cells if cell.spec.identity not in done)
+            tuple(f"{cell.label}: {reasons[cell.identity]}" for cell in cells if cell.identity not in done)
             for cells in (plan.cells, plan.own_cells)
         )
         if plan.shard is None or not missing:

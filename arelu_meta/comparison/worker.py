@@ -71,8 +71,8 @@ class Retries:
     def allow(self, outcome: CellOutcome) -> bool:
         """Count a failure, and tell whether the cell is to be retried."""
         counts, most = (self._deaths, MOST_DEATHS) if outcome.died else (self._failures, MOST_FAILURES)
-        counts[outcome.cell.spec.identity] += 1
-        return not outcome.final and counts[outcome.cell.spec.identity] < most
+        counts[outcome.cell.identity] += 1
+        return not outcome.final and counts[outcome.cell.identity] < most
 
 
 def check_workers(workers: int, threads: int) -> None:
@@ -135,7 +135,7 @@ def _run_locked(job: Job, folder: "RunFolder", bar: progress.Bar, start: float) 
         client, experiment_id = open_store(job.execution.experiment)
     except StoreError:  # it was there when the comparison began
         return _run_offline(job, folder, bar, start)
-    of_this_cell = f"tags.spec_hash = '{job.cell.spec.identity}'"
+    of_this_cell = f"tags.spec_hash = '{job.cell.identity}'"
     ended = ended_runs(client, experiment_id, of_this_cell)
     if ended:
         return CellOutcome(job.cell, run_id=ended[0].info.run_id, diverged=has_diverged(ended[0]))

@@ -4,12 +4,14 @@ Library code names arguments of its functions in backquotes; a command shows tho
 """
 
 import argparse
+import io
 import os
 import re
 import sys
 import traceback
 import warnings
 from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import suppress
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, NoReturn, TextIO
@@ -17,7 +19,7 @@ from urllib.parse import unquote
 
 from arelu_meta import __version__
 from arelu_meta.console.progress import say
-from arelu_meta.errors import InputError, RunError
+from arelu_meta.errors import InputError, RunError, machine_trouble
 from arelu_meta.runtime.signals import Terminated, ending_handled
 from arelu_meta.runtime.waiting import bound_spinning
 
@@ -87,31 +89,50 @@ def main(command: Callable[[Sequence[str] | None], None], argv: Sequence[str] | 
         return "".join(f"{kind}: {line}\n" for line in lines)
 
     warnings.formatwarning = lambda message, *_where, **_line: shown("warning", message)
-    output = sys.stdout, sys.stderr
+    before = sys.stdout, sys.stderr
+    sys.stdout, sys.stderr = output = _writable(sys.stdout), _writable(sys.stderr)
     if secrets := passwords():
         sys.stdout, sys.stderr = (_Masked(stream, secrets) for stream in output)
     try:
         with ending_handled():
             command(argv)
-    except (InputError, RunError) as error:
-        sys.stderr.write(shown("error", error))
-        return 2 if isinstance(error, InputError) else 1
+            sys.stdout.flush()
     except Terminated as ending:
         say("terminated")
         return 128 + ending.number
     except KeyboardInterrupt:
         say("interrupted")
         return 130
-    except Exception:
-        if not secrets:
+    except Exception as error:
+        line = error if isinstance(error, InputError | RunError) else machine_trouble(error)
+        if line is None and not secrets:
             raise
-        traceback.print_exc()  # Python itself would write it past the mask
-        return 1
+        say(shown("error", line).rstrip("\n") if line else traceback.format_exc())  # Python itself knows no mask
+        _leave_output_that_fails(output[0])
+        return 2 if isinstance(error, InputError) else 1
     finally:
-        sys.stdout, sys.stderr = output
+        sys.stdout, sys.stderr = before
         warnings.formatwarning = formatwarning
         _PARSERS.reset(token)
     return 0
+
+
+def _writable(stream: TextIO | None) -> TextIO:
+    """Have a stream that takes every letter, also those that the terminal has not; one that is closed is nowhere."""
+    if stream is None:
+        return io.StringIO()
+    if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+        stream.reconfigure(errors="replace")
+    return stream
+
+
+def _leave_output_that_fails(stream: TextIO) -> None:
+    """Have Python not try again, at its end, to write what a closed pipe or a full disk did not take."""
+    try:
+        stream.flush()
+    except (OSError, ValueError):
+        with suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def passwords() -> list[str]:

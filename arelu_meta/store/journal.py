@@ -20,9 +20,11 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from arelu_meta.errors import InputError, RunError
+from arelu_meta.errors import InputError, RunError, first_line
+from arelu_meta.reading import open_regular, read_json, shown
 from arelu_meta.runtime.machine import has_ended, process_name
 from arelu_meta.runtime.signals import hold_signals
+from arelu_meta.store.entries import parse_entry
 
 ENTRIES, FILES, SENT, LOCK = "entries.jsonl", "files", "sent.json", "lock"
 Entry = dict[str, Any]
@@ -77,13 +79,14 @@ class Journal:
             InputError: it is damaged, or no journal.
         """
         try:
-            state = json.loads((path / SENT).read_bytes())
+            state = read_json(path / SENT)
             journal = cls(path, str(state["store"]), str(state["run_id"]))
             for entry, journal._size in read_entries(path / ENTRIES):
                 journal._take(entry)
             journal.sent = int(state["sent"])
-        except (OSError, ValueError, TypeError, KeyError) as error:
-            raise InputError(f"{path} is not the journal of a run, or damaged ({error}); delete it") from error
+        except (OSError, ValueError, TypeError, KeyError, OverflowError) as error:
+            reason = shown(first_line(error))
+            raise InputError(f"{path} is not the journal of a run, or damaged ({reason}); delete it") from error
         if not 0 <= journal.sent <= journal.count or not journal.process:
             raise InputError(f"{path} is not the journal of a run, or damaged; delete it")
         for _ in range(journal.sent):
@@ -128,6 +131,16 @@ class Journal:
         finally:
             self._take(entry)
 
+    def inside(self, name: str) -> Path:
+        """Give the path of what an entry names; nothing outside of the journal's folder is sent.
+
+        Raises:
+            InputError: it leads out of the folder.
+        """
+        if not (self.path / name).resolve().is_relative_to(self.path.resolve()):
+            raise InputError(f"{self.path} is no journal of ours: it names {shown(name)!r:.80}; delete it")
+        return self.path / name
+
     def file(self, name: str) -> Path:
         """Give the path of a new file, or folder, that an entry may name by its path below the journal's folder."""
         path = self.path / FILES / f"{self.count}" / name
@@ -143,7 +156,8 @@ class Journal:
         """Note that the store has taken the first entry that it had not."""
         self._unsent.popleft()
         self.sent += 1
-        self._note()
+        with suppress(OSError):  # on a full disk: an entry may be sent twice
+            self._note()
 
     def send_again(self) -> None:
         """Have all of it sent as a new run: the store in use does not have the run."""
@@ -188,15 +202,17 @@ def read_entries(path: Path) -> Iterator[tuple[Entry, int]]:
     """Read the entries of a journal, each against its checksum, and where each ends in the file.
 
     Raises:
-        ValueError: an entry is damaged; the last one may be, as a process may have ended while it wrote it.
+        ValueError: an entry is damaged, or none of ours; what follows the last whole line is left out, as a process
+            may have ended while it wrote it.
     """
     end = 0
-    lines = path.read_bytes().split(b"\n")
+    with open_regular(path) as file:
+        lines = file.read().split(b"\n")
     for number, line in enumerate(lines[:-1]):
         checksum, _, text = line.partition(b" ")
         end += len(line) + 1
         if checksum == b"%08x" % zlib.crc32(text):
-            yield json.loads(text), end
+            yield parse_entry(text), end
         elif any(lines[number + 1 :]):
             raise ValueError(f"entry {number + 1} of {path.name} is damaged")
 

@@ -233,7 +233,7 @@ def log_saved_model(client: MlflowClient, run_id: str, folder: Path) -> None:
     with quiet():  # the import alone warns
         import mlflow.pyfunc
 
-    description = json.loads((folder / "description.json").read_text())
+    description, example = _description(folder)
     run = client.get_run(run_id)
     begun = client.search_logged_models([run.info.experiment_id], f"source_run_id = '{run_id}'")
     if any(model.status == LoggedModelStatus.READY for model in begun):
@@ -242,8 +242,8 @@ def log_saved_model(client: MlflowClient, run_id: str, folder: Path) -> None:
         run.info.experiment_id, "model", source_run_id=run_id, tags=resolve_tags({}), params=run.data.params
     )
     options: dict[str, Any] = {}
-    if (folder / EXAMPLE_FILE).is_file():
-        options = {"input_example": np.load(folder / EXAMPLE_FILE)}
+    if example is not None:
+        options = {"input_example": example}
     # Given, because MLflow would start a process to find out.
     requirements = [f"arelu-meta=={__version__}", f"torch=={torch.__version__.partition('+')[0]}"]
     with quiet(), _global_tracking_uri(client.tracking_uri), tempfile.TemporaryDirectory() as place:
@@ -271,6 +271,18 @@ def log_saved_model(client: MlflowClient, run_id: str, folder: Path) -> None:
     if model.model_id not in known:
         client.log_outputs(run_id, [LoggedModelOutput(model.model_id, step=0)])
     client.finalize_logged_model(model.model_id, LoggedModelStatus.READY)
+
+
+def _description(folder: Path) -> tuple[dict[str, Any], np.ndarray | None]:
+    """Read what `_describe` wrote, and the example; MLflow imports the loader that it is given, so it must be ours."""
+    path, example = folder / "description.json", folder / EXAMPLE_FILE
+    description = read_json(path)
+    answers, metadata = description.get("answers"), description.get("metadata")
+    listed = isinstance(answers, list) and all(isinstance(each, str) for each in answers)
+    if description.get("loader") not in (NETWORK_LOADER, FEW_SHOT_LOADER) or not listed or type(metadata) is not dict:
+        raise InputError(f"{path} describes no model of arelu_meta; {_REMEDY}")
+    with parsing(example, remedy=_REMEDY):
+        return description, np.load(example, allow_pickle=False) if example.is_file() else None
 
 
 @contextmanager

@@ -54,11 +54,11 @@ def send_entry(client: MlflowClient, experiment_id: str, journal: Journal, *, ag
         tag = InputTag(MLFLOW_DATASET_CONTEXT, entry["context"])
         client.log_inputs(run_id, [DatasetInput(Dataset(**entry["dataset"]), [tag])])
     elif kind == "artifact":
-        client.log_artifact(run_id, str(journal.path / entry["file"]), entry["folder"] or None)
+        client.log_artifact(run_id, str(journal.inside(entry["file"])), entry["folder"] or None)
     elif kind == "model":
         from arelu_meta.store.models import log_saved_model  # which imports torch
 
-        log_saved_model(client, run_id, journal.path / entry["folder"])
+        log_saved_model(client, run_id, journal.inside(entry["folder"]))
     elif kind == "child":
         _make_child(client, run_id, entry)
     else:

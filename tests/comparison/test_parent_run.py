@@ -3,6 +3,7 @@
 import json
 import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 from mlflow import MlflowClient
@@ -67,6 +68,34 @@ def test_values_of_an_axis_may_have_commas(parent: ParentRun):
         finished(parent, Cell({"path": name}, tiny_spec(seed=seed)), 10)
     parent.start({AXES: json.dumps({"path": order})})
     assert [coordinates(run)["path"] for run in parent.ended_cells()] == order
+
+
+def test_a_comparison_does_not_read_the_runs_of_other_editions(parent: ParentRun, monkeypatch: pytest.MonkeyPatch):
+    """In a store of ten thousand runs it took minutes; the calls do not grow with the cells either."""
+    cells = [Cell({"activation": "relu"}, tiny_spec(seed=seed)) for seed in range(6)]
+    other = open_parent_run("mine", "another hash", note="")
+    for cell in cells[:4]:
+        finished(parent, cell, 10)
+    for seed in range(10, 16):
+        finished(other, Cell({"activation": "relu"}, tiny_spec(seed=seed)), 10)
+    moved = finished(other, cells[4], 10)
+    read, calls = set(), []
+    search = MlflowClient.search_runs
+
+    def counted(*given: Any, **options: Any) -> Any:
+        found = search(*given, **options)
+        calls.append(given)
+        read.update(run.info.run_id for run in found)
+        return found
+
+    monkeypatch.setattr(MlflowClient, "search_runs", counted)
+    again = open_parent_run("mine", "a hash", note="")
+    assert again.adopt(cells[:5], "mine") == {cell.identity for cell in cells[:5]}
+    assert moved in read
+    assert len(read) == 2 + 4 + 1  # parents, those below, and the one that moves
+    calls.clear()
+    assert len(again.adopt(cells[:5], "mine")) == len(again.ended_cells()) == 5
+    assert len(calls) == 2  # finished ones and diverged ones, once
 
 
 def test_of_two_parent_runs_the_earliest_counts(parent: ParentRun):

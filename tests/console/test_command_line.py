@@ -33,6 +33,37 @@ def test_exit_codes(capsys: pytest.CaptureFixture[str], error: BaseException | N
     assert capsys.readouterr().err == line
 
 
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (OSError(28, "No space left on device", "runs/a"), "the machine failed: No space left on device (runs/a)"),
+        (OSError(24, "Too many open files"), "the machine failed: Too many open files"),
+        (MemoryError(), "there is not enough memory; train on less at once, or end other processes"),
+        (
+            RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried\nmore"),
+            "there is not enough memory ([enforce fail] DefaultCPUAllocator: can't allocate memory: you tried); "
+            "train on less at once, or end other processes",
+        ),
+    ],
+)
+def test_what_the_machine_lacks_is_one_line(capsys: pytest.CaptureFixture[str], error: Exception, line: str):
+    def command(_argv: Sequence[str] | None) -> None:
+        raise RuntimeError("of a library") from error
+
+    assert command_line.main(command, []) == 1
+    assert capsys.readouterr().err == f"error: {line}\n"
+
+
+def test_output_that_cannot_be_written(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    """A full disk behind it, and afterwards nothing more is said of it; a closed one; letters that it has not."""
+    with Path("/dev/full").open("w", encoding="ascii") as full:
+        monkeypatch.setattr("sys.stdout", full)
+        assert command_line.main(lambda _argv: print("\u00e4rger"), []) == 1  # noqa: T201
+    assert capsys.readouterr().err == "error: the machine failed: No space left on device\n"
+    monkeypatch.setattr("sys.stdout", None)
+    assert command_line.main(lambda _argv: print("nobody reads it"), []) == 0  # noqa: T201
+
+
 def test_other_errors_are_not_hidden():
     def command(_argv: Sequence[str] | None) -> None:
         raise ZeroDivisionError

@@ -92,7 +92,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     chosen = (given.only,) if given.only else TRAININGS
     for training in chosen:
         found = _in_a_process(training, given.steps, given.epochs)
-        lost += found["growth"] >= MOST_GROWTH or found["threads"] > 0 or found["files"] > 0
+        lost += found["growth"] >= MOST_GROWTH or found["threads"] >= 1 or found["files"] >= 1
         notes.append(
             f"{training}, {found['steps']:.0f} steps: {found['growth']:+.2f} % of {found['mib']:.0f} MiB, "
             f"{found['threads']:+.0f} threads, {found['files']:+.0f} open files"

@@ -10,7 +10,6 @@ import tarfile
 import tempfile
 import zipfile
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -38,6 +37,8 @@ from arelu_meta.pretrained.weights import read_weights
 from arelu_meta.store.graphs import trace
 from arelu_meta.store.models import WEIGHTS_FILE, open_model, save_weights
 from arelu_meta.store.run_folder import RunFolder
+from tests.faults.journal_specimen import journal
+from tests.faults.specimen import Specimen
 from tests.tiny_model import tiny_model
 from tests.tiny_runs import tiny_spec
 
@@ -51,16 +52,6 @@ MLMODEL = """flavors:
 model_uuid: 5f1c
 run_id: 0123456789abcdef0123456789abcdef
 """
-
-
-@dataclass(frozen=True)
-class Specimen:
-    """Files by name, which of them are damaged, and how they are read."""
-
-    name: str
-    files: dict[str, bytes]
-    read: Callable[[Path], object]
-    damaged: tuple[str, ...]
 
 
 def _one(name: str, file: str, content: bytes, read: Callable[[Path], object]) -> Specimen:
@@ -248,4 +239,6 @@ SPECIMENS: dict[str, Callable[[], Specimen]] = {
     "mlmodel": mlmodel,
     "network": network,
     "header": header,
+    "journal": functools.partial(journal, checked=True),
+    "journal_lines": functools.partial(journal, checked=False),
 }

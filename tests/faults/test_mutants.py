@@ -60,6 +60,26 @@ NASTY = {  # contents that were read badly once, by specimen and file
         ]
     },
     "network": {"model.pt2": [b"", b"PK\5\6" + bytes(18), b"\x80\x02]q\0."]},
+    "journal": {
+        "runs/tiny-0/journal/0123/sent.json": [
+            b"[]",
+            b"null",
+            b'{"run_id": 1e999, "sent": 1e999, "store": "STORE"}',
+            b'{"run_id": "../..", "sent": 0, "store": "STORE"}',
+            b'{"run_id": "", "sent": -1, "store": "STORE"}',
+            b'{"run_id": "", "sent": 9, "store": "http://127.0.0.1:9/"}',
+        ]
+    },
+    "journal_lines": {
+        "runs/tiny-0/journal/0123/entries.txt": [
+            b"",
+            b"[]",
+            b"[" * 100_000,
+            b'{"kind": "start"}',
+            b'{"kind": "end", "time": 1, "status": "RUNNING"}',
+            b'{"kind": "start", "time": 1, "experiment": "\\u0000", "name": "", "tags": {}, "process": "a:9e9:"}',
+        ]
+    },
     "header": {
         "header.json": [
             b"[]",

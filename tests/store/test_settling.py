@@ -27,6 +27,23 @@ def test_the_end_of_a_run_whose_process_is_gone(store: Path, statuses: Callable)
     assert statuses(store) == ["FAILED"]
 
 
+@pytest.mark.parametrize("name", ["../../../../secret", "/etc/hostname", "files/link"])
+def test_a_journal_of_a_stranger_sends_no_file_of_mine(store: Path, tmp_path: Path, name: str):
+    """Flushed, it would be in a store where the stranger can read it."""
+    (tmp_path / "secret").write_text("mine")
+    start = {"experiment": "tests", "name": "a run", "tags": {}}
+    journal = Journal.create(runs_folder() / "task-0", f"sqlite:///{store}", **start)
+    journal.file("x")
+    (journal.path / "files" / "link").symlink_to(tmp_path / "secret")
+    journal.append("artifact", file=name, folder="")
+    journal.append("end", status="FINISHED")
+    journal.release()
+    sent, left = settling.flush(runs_folder())
+    assert sent == 0
+    assert f"it names {name!r}; delete it" in left[0]
+    assert not list(tmp_path.rglob("artifacts/*"))
+
+
 def test_stale_runs_of_another_folder(store: Path, statuses: Callable):
     """Told by the tag of the process; a run of a living process, or of another machine, is left alone."""
     client, experiment_id = open_store("tests")

@@ -1,0 +1,56 @@
+"""What many runs of the store logged, asked for together: one by one, a thousand runs would take a minute."""
+
+import tempfile
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from mlflow import MlflowClient
+from mlflow.entities import Metric, Run
+from mlflow.exceptions import MlflowException
+from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
+
+from arelu_meta.store.connection import quiet
+
+AT_ONCE = 8  # requests to a server
+RUNS_IN_A_QUERY = 500
+MOST_POINTS = 10**9
+
+
+def histories(client: MlflowClient, run_ids: Sequence[str], metric: str) -> dict[str, dict[int, float]]:
+    """Give a metric of each run: value by step; of a step that a resumed run repeated, the last.
+
+    MLflow's client asks run by run, which a server is asked for several at once. Behind it a database can answer for
+    many runs.
+    """
+    found: dict[str, list[Metric]] = {run_id: [] for run_id in run_ids}
+    bulk: Any = getattr(client._tracking_client.store, "get_metric_history_bulk", None)
+    if bulk is not None:
+        for start in range(0, len(run_ids), RUNS_IN_A_QUERY):
+            for entry in bulk(list(run_ids[start : start + RUNS_IN_A_QUERY]), metric, MOST_POINTS):
+                found[entry.run_id].append(entry)
+    else:
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            answers = pool.map(lambda run_id: client.get_metric_history(run_id, metric), run_ids)
+            found = dict(zip(run_ids, answers, strict=True))
+    return {
+        run_id: {one.step: one.value for one in sorted(points, key=lambda one: (one.step, one.timestamp))}
+        for run_id, points in found.items()
+    }
+
+
+def text_artifacts(client: MlflowClient, runs: Sequence[Run], path: str) -> dict[str, str]:
+    """Read a text artifact of runs, by their id; those without it, or whose files were moved, are left out."""
+
+    def read(run: Run) -> str | None:
+        try:
+            repository = get_artifact_repository(run.info.artifact_uri, tracking_uri=client.tracking_uri)
+            with tempfile.TemporaryDirectory() as folder:
+                return Path(repository.download_artifacts(path, folder)).read_text()
+        except (MlflowException, OSError):
+            return None
+
+    with quiet(), ThreadPoolExecutor(AT_ONCE) as pool:
+        texts = list(pool.map(read, runs))
+    return {run.info.run_id: text for run, text in zip(runs, texts, strict=True) if text is not None}
