@@ -16,9 +16,11 @@ from mlflow.utils.mlflow_tags import MLFLOW_PARENT_RUN_ID, MLFLOW_RUN_NAME, MLFL
 from arelu_meta import __version__
 from arelu_meta.comparison.cells import Cell
 from arelu_meta.errors import InputError
+from arelu_meta.runtime.machine import process_name
 from arelu_meta.runtime.signals import hold_signals
 from arelu_meta.store.connection import check_reachable, experiment_exists, has_diverged, open_store
-from arelu_meta.store.sending import no_address_printed
+from arelu_meta.store.run_tables import JUDGEMENT
+from arelu_meta.store.sending import PROCESS, no_address_printed
 
 NAME, HASH, CELL, STARTED = "comparison", "comparison.hash", "comparison.cell", "comparison.called"
 AXES, BUDGET = "comparison.axes", "budget"
@@ -137,6 +139,15 @@ def open_parent_run(name: str, identity: str, *, note: str, any_version: bool = 
         if first.info.run_id != made:
             client.delete_run(made)
     return ParentRun(client, experiment_id, first.info.run_id)
+
+
+def open_judgement(experiment: str, identity: str, *, name: str) -> ParentRun:
+    """Find the run that holds a judgement, or make it, in an experiment that is made where it is missing."""
+    client, experiment_id = open_store(experiment)
+    known = client.search_runs([experiment_id], f"tags.{JUDGEMENT} = '{identity}'", max_results=1)
+    tags = {JUDGEMENT: identity, "arelu_meta": __version__, PROCESS: process_name(), MLFLOW_RUN_NAME: name}
+    run = known[0] if known else client.create_run(experiment_id, tags=tags, run_name=name)
+    return ParentRun(client, experiment_id, str(run.info.run_id))
 
 
 def latest_parent_run(name: str, budget: float = 1.0) -> ParentRun:

@@ -70,10 +70,10 @@ def arguments_as_flags(message: str, flags: Collection[str] = ()) -> str:
     return _ARGUMENT.sub(written, message)
 
 
-def main(command: Callable[[Sequence[str] | None], None], argv: Sequence[str] | None = None) -> int:
+def main(command: Callable[[Sequence[str] | None], int | None], argv: Sequence[str] | None = None) -> int:
     """Run a command; what goes wrong is one line and an exit code.
 
-    Wrong input 2, a run that cannot go on 1, an interruption 130 (SIGTERM 143).
+    Wrong input 2, a run that cannot go on 1, an interruption 130 (SIGTERM 143); else what the command gives, or 0.
     """
     previous, formatwarning = signal.signal(signal.SIGTERM, terminate), warnings.formatwarning
     parsers: list[Parser] = []
@@ -89,7 +89,7 @@ def main(command: Callable[[Sequence[str] | None], None], argv: Sequence[str] | 
     if secrets := passwords():
         sys.stdout, sys.stderr = (_Masked(stream, secrets) for stream in output)
     try:
-        command(argv)
+        return command(argv) or 0
     except (InputError, RunError) as error:
         sys.stderr.write(shown("error", error))
         return 2 if isinstance(error, InputError) else 1
@@ -109,7 +109,6 @@ def main(command: Callable[[Sequence[str] | None], None], argv: Sequence[str] | 
         signal.signal(signal.SIGTERM, previous)
         warnings.formatwarning = formatwarning
         _PARSERS.reset(token)
-    return 0
 
 
 def passwords() -> list[str]:
