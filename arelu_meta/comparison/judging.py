@@ -17,6 +17,7 @@ from arelu_meta.analysis.judging import Answer, answer_of, find_fields, findings
 from arelu_meta.errors import InputError
 from arelu_meta.reading import parsing, read_text
 from arelu_meta.reporting import Report, make_report, report_metrics, report_summary, write_report
+from arelu_meta.reporting.markdown import markdown_note
 from arelu_meta.reporting.side_tables import power_table
 from arelu_meta.reporting.table import numbers_frame
 
@@ -83,6 +84,8 @@ class Judgement:
         Returns:
             The id of the run.
         """
+        from mlflow.utils.mlflow_tags import MLFLOW_RUN_NOTE
+
         from arelu_meta.comparison.parent_run import open_judgement
 
         findings = self.report.analysis.findings
@@ -100,7 +103,10 @@ class Judgement:
                 self.write(folder)
             (Path(folder) / "judgement.json").write_text(json.dumps(self.as_dict(), indent=1))
             tags = {f"judgement.{key.replace(' ', '_')}": value for key, value in question.items()}
-            parent.write_report(Path(folder), metrics, {**tags, "judgement.answer": str(self.answer)})
+            note = markdown_note(self.report)
+            parent.write_report(
+                Path(folder), metrics, {**tags, "judgement.answer": str(self.answer), MLFLOW_RUN_NOTE: note}
+            )
         parent.end("FINISHED")
         return parent.run_id
 

@@ -4,12 +4,14 @@ import json
 import math
 import time
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from mlflow import MlflowClient
 from mlflow.entities import Metric, Run, RunTag
+from mlflow.exceptions import MlflowException
 from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
 from mlflow.utils.mlflow_tags import MLFLOW_PARENT_RUN_ID, MLFLOW_RUN_NAME, MLFLOW_RUN_NOTE
 
@@ -113,6 +115,13 @@ class ParentRun:
         for start in range(0, len(changed), 500):
             self.client.log_batch(self.run_id, metrics=changed[start : start + 500])
         self.client.log_batch(self.run_id, tags=[RunTag(key, value) for key, value in tags.items()])
+
+    @hold_signals()
+    def describe_experiment(self, tags: Mapping[str, str]) -> None:
+        """Set tags of the experiment, which its page is drawn from; a store that refuses them is none the worse."""
+        with suppress(MlflowException):
+            for key, value in tags.items():
+                self.client.set_experiment_tag(self.experiment_id, key, value)
 
 
 def open_parent_run(name: str, identity: str, *, note: str, any_version: bool = False) -> ParentRun:

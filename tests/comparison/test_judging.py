@@ -19,6 +19,7 @@ from arelu_meta.comparison.cells import expand
 from arelu_meta.comparison.experiment import read_experiment
 from arelu_meta.comparison.overview import Overview
 from arelu_meta.comparison.runner import Plan, run_plan
+from arelu_meta.comparison.saved_view import PREFIX, VIEW
 from arelu_meta.comparison.worker import CellOutcome, Job
 from arelu_meta.errors import InputError
 from arelu_meta.store.connection import open_store
@@ -82,6 +83,12 @@ def test_a_sweep_of_ours_gets_the_numbers_of_its_report(tmp_path: Path):
             interval, expected = own.test.interval, other.test.interval
             assert (100 * interval.low, 100 * interval.high) == pytest.approx((expected.low, expected.high))
     assert found.report.missing == ()
+    notes = [
+        done.parent.client.get_run(done.parent.run_id).data.tags["mlflow.note.content"],
+        done.parent.client.get_experiment(done.parent.experiment_id).tags["mlflow.note.content"],
+    ]
+    assert all(f"**{done.report.verdicts[0].sentences}**" in note and "| arelu |" in note for note in notes)
+    assert PREFIX + VIEW in done.parent.client.get_experiment(done.parent.experiment_id).tags
 
 
 def test_plain_mlflow_calls_and_the_run_that_keeps_the_judgement(address: str):
