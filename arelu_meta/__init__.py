@@ -9,10 +9,13 @@ loads neither torch nor mlflow.
     result = arelu_meta.run(arelu_meta.ClassifySpec(...))   # train, test, track in MLflow
     answers = arelu_meta.load_model("RUN_ID").predict("photos/")  # a stored classifier, on image files
     table = arelu_meta.results("maml_digits")               # the finished runs of a comparison, as a DataFrame
+    print(arelu_meta.judge("my experiment", arm="param:lr", metric="val/acc"))  # anyone's runs: is the difference real?
 """
 
 import importlib
 import os
+import sys
+from types import ModuleType
 from typing import Any
 
 __version__ = "0.1.0"
@@ -38,6 +41,7 @@ _MODULES = {
     "SegmentSpec": "kinds.segment.spec",
     "TransferSpec": "kinds.transfer.spec",
     "curves": "comparison.collect",
+    "judge": "comparison.judging",
     "load": "data",
     "load_model": "store.predicting",
     "restore": "surgery",
@@ -46,6 +50,17 @@ _MODULES = {
     "swap": "surgery",
 }
 __all__ = list(_MODULES)
+
+
+class _Package(ModuleType):
+    """A package whose public names are not covered by modules of the same name: `judge` is a command and a function."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not (name in _MODULES and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package
 
 
 def __getattr__(name: str) -> Any:

@@ -20,6 +20,7 @@ _OTHERS = (
     "lr_view",
     "export",
     "compare",
+    "judge",
     "data.__main__",
     "store.__main__",
     "bench",

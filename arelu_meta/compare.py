@@ -122,12 +122,14 @@ def _listing(experiment: Experiment, cells: Sequence[Cell]) -> str:
 def _run_and_print(plan: "Plan", workers: Pool | RayCluster) -> None:
     """Run a plan, print what came of it, and fail where cells that were to be run have no result."""
     from arelu_meta.comparison.runner import run_plan
+    from arelu_meta.comparison.saved_view import VIEW
     from arelu_meta.kinds.results import block, where_to_look
     from arelu_meta.reporting import report_summary
     from arelu_meta.store.connection import store_uri
 
     done = run_plan(plan, workers)
-    where = where_to_look(done.parent.run_id, done.parent.experiment_id, store_uri())
+    view = VIEW if done.report is not None else ""
+    where = where_to_look(done.parent.run_id, done.parent.experiment_id, store_uri(), view)
     if done.report is None:
         lines = "\n".join(f"  {line}" for line in done.missing)
         text = f"{len(plan.cells) - len(done.missing)} of {len(plan.cells)} cells have a result; missing:\n{lines}\n"

@@ -76,6 +76,15 @@ def test_explain(monkeypatch):
     assert all(Path(name).stat().st_size > 5_000 for name in ("grad_cam.png", "feature_maps.png", "starts.png"))
 
 
+@pytest.mark.usefixtures("workplace")
+def test_judging(capsys):
+    """Differences of 5, 6, 5.5, 4 and 3 hundredths: t = 4.7 sqrt(5) / 1.204 = 8.73 on 4 degrees of freedom."""
+    names = execute("judging.md")
+    assert capsys.readouterr().out.splitlines()[-1].startswith("different 0 0.00094")
+    assert Path("judged/report.html").is_file()
+    assert str(names["found"].answer) == "different"
+
+
 def test_regression(capsys):
     """Answering 0 costs E[a^2] / 2 = 4.25; twenty steps from an untrained network are somewhat better."""
     names = execute("regression.md")

@@ -21,8 +21,8 @@ LAYERS = (
     {"estimators", "reporting"},
     {"benchmarks", "comparison"},
     {
-        *("__main__", "adapt", "bench", "classify", "compare", "export", "finetune", "look", "lr_view", "maml"),
-        *("predict", "segment", "survey"),
+        *("__main__", "adapt", "bench", "classify", "compare", "export", "finetune", "judge", "look", "lr_view"),
+        *("maml", "predict", "segment", "survey"),
     },
 )
 HEIGHT = {part: height for height, layer in enumerate(LAYERS) for part in layer}
@@ -49,6 +49,7 @@ LIGHT = [
     "errors",
     "export",
     "finetune",
+    "judge",
     "kinds.adapt.spec",
     "kinds.classify.spec",
     "kinds.command",

@@ -15,7 +15,7 @@ import arelu_meta
 PUBLIC = {
     "arelu_meta": """
         AReLU AdaptSpec ClassifySpec Episode EpisodeSampler Execution FewShotClassifier FewShotSpec FineTuneClassifier
-        FineTuneSpec ImageSet InputError RunError SegmentSpec TransferSpec curves load load_model restore results
+        FineTuneSpec ImageSet InputError RunError SegmentSpec TransferSpec curves judge load load_model restore results
         run swap
     """,
     "arelu_meta.activations": "Activation ActivationEntry Factory build entries factory names register",

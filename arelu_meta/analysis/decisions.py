@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from arelu_meta.analysis.estimates import Estimate, PairedDifference
-from arelu_meta.analysis.power import seeds_needed
+from arelu_meta.analysis.power import detectable_difference, seeds_needed
 
 ALPHA = 0.05
 
@@ -110,10 +110,21 @@ class PairedTest:
     @property
     def further_seeds(self) -> int | None:
         """Seeds beyond those at hand until a difference of the margin is found with 80 % power; None if unknown."""
-        if not self.margin or self.difference.overlap:  # however many splits, they are of the same images
+        return self.further_seeds_for(self.margin) if self.margin else None
+
+    def further_seeds_for(self, size: float) -> int | None:
+        """Seeds beyond those at hand until a difference of this size is found with 80 % power; None if unknown."""
+        if self.difference.overlap:  # however many splits, they are of the same images
             return None
-        needed = seeds_needed(self.difference.sd, self.margin, alpha=ALPHA / self.family)
+        needed = seeds_needed(self.difference.sd, size, alpha=ALPHA / self.family)
         return None if needed is None else max(0, needed - self.difference.n)
+
+    @property
+    def detectable(self) -> float:
+        """The true difference that these seeds find with 80 % power, at the observed sd; NaN if unknown."""
+        if self.difference.overlap:
+            return math.nan
+        return detectable_difference(self.difference.sd, self.difference.n, alpha=ALPHA / self.family)
 
 
 def family_sizes(pairs: Mapping[str, PairedDifference], primary: str | None) -> dict[str, int]:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 EXACT_UP_TO = 14  # pairs: 16,384 sign patterns, about a tenth of a second in scipy
 DRAWS = 100_000
+MANY_PAIRS = 200  # from here on 10,000 draws and fewer: 100,000 would take minutes and gigabytes
 
 
 @dataclass(frozen=True)
@@ -219,8 +220,8 @@ def paired_t_p(differences: np.ndarray, *, overlap: float = 0.0) -> float:
 def sign_flip_p(differences: np.ndarray) -> float:
     """Two-sided p of the mean difference when every sign was equally likely to fall either way.
 
-    All 2^n patterns are counted up to n = 14; beyond that 100,000 seeded draws, with the observed pattern among them so
-    that p is never 0.
+    All 2^n patterns are counted up to n = 14; beyond that 100,000 seeded draws (above n = 200 at most
+    10,000), with the observed pattern among them so that p is never 0.
 
     >>> sign_flip_p(np.array([1.0, 2.0, 3.0]))  # only +++ and --- reach |sum| = 6: 2 of 8
     0.25
@@ -230,12 +231,14 @@ def sign_flip_p(differences: np.ndarray) -> float:
     size, total = len(differences), float(np.abs(differences).sum())
     if size < 2 or total == 0:
         return 1.0 if size else math.nan
+    draws = DRAWS if size <= MANY_PAIRS else max(1000, 10_000 * MANY_PAIRS // size)
     test = stats.permutation_test(
         (differences / total,),
         lambda flipped, axis: np.round(flipped.sum(axis), 12),  # equal sums differ in the last bits
         permutation_type="samples",
         vectorized=True,
-        n_resamples=2**size if size <= EXACT_UP_TO else DRAWS,
+        n_resamples=2**size if size <= EXACT_UP_TO else draws,
+        batch=2_000_000 // size + 1,
         rng=np.random.default_rng(0),
     )
     return float(test.pvalue)

@@ -53,6 +53,7 @@ class Findings:
         budget: Share of the full training every run was given.
         protocol: Facts shown with the tables, in order: task, data digest, split, protocol, versions, command.
         execution: How the runs of each arm were executed, by arm and tag: `{"relu": {"exec.threads": ("1", "2")}}`.
+        remarks: What else limits the conclusions, as whoever collected the runs knows; notes of the report.
 
     Example:
         >>> runs = pd.DataFrame({"activation": ["relu", "relu", "arelu", "arelu"], "seed": [0, 1, 0, 1],
@@ -93,6 +94,7 @@ class Findings:
     budget: float = 1.0
     protocol: Mapping[str, str] = field(default_factory=dict)
     execution: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
+    remarks: tuple[str, ...] = ()
 
     @property
     def correction(self) -> float:

@@ -4,21 +4,25 @@ import json
 import math
 import time
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from mlflow import MlflowClient
 from mlflow.entities import Metric, Run, RunTag
+from mlflow.exceptions import MlflowException
 from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
 from mlflow.utils.mlflow_tags import MLFLOW_PARENT_RUN_ID, MLFLOW_RUN_NAME, MLFLOW_RUN_NOTE
 
 from arelu_meta import __version__
 from arelu_meta.comparison.cells import Cell
 from arelu_meta.errors import InputError
+from arelu_meta.runtime.machine import process_name
 from arelu_meta.runtime.signals import hold_signals
 from arelu_meta.store.connection import DIVERGED, check_reachable, experiment_exists, open_store
-from arelu_meta.store.sending import no_address_printed
+from arelu_meta.store.run_tables import JUDGEMENT
+from arelu_meta.store.sending import PROCESS, no_address_printed
 
 NAME, HASH, CELL, STARTED = "comparison", "comparison.hash", "comparison.cell", "comparison.called"
 AXES, BUDGET = "comparison.axes", "budget"
@@ -137,6 +141,13 @@ class ParentRun:
             self.client.log_batch(self.run_id, metrics=changed[start : start + 500])
         self.client.log_batch(self.run_id, tags=[RunTag(key, value) for key, value in tags.items()])
 
+    @hold_signals()
+    def describe_experiment(self, tags: Mapping[str, str]) -> None:
+        """Set tags of the experiment, which its page is drawn from; a store that refuses them is none the worse."""
+        with suppress(MlflowException):
+            for key, value in tags.items():
+                self.client.set_experiment_tag(self.experiment_id, key, value)
+
 
 def open_parent_run(name: str, identity: str, *, note: str, any_version: bool = False) -> ParentRun:
     """Find the parent run of a comparison, or make it; one of another package version is refused.
@@ -162,6 +173,15 @@ def open_parent_run(name: str, identity: str, *, note: str, any_version: bool = 
         if first.info.run_id != made:
             client.delete_run(made)
     return ParentRun(client, experiment_id, first.info.run_id)
+
+
+def open_judgement(experiment: str, identity: str, *, name: str) -> ParentRun:
+    """Find the run that holds a judgement, or make it, in an experiment that is made where it is missing."""
+    client, experiment_id = open_store(experiment)
+    known = client.search_runs([experiment_id], f"tags.{JUDGEMENT} = '{identity}'", max_results=1)
+    tags = {JUDGEMENT: identity, "arelu_meta": __version__, PROCESS: process_name(), MLFLOW_RUN_NAME: name}
+    run = known[0] if known else client.create_run(experiment_id, tags=tags, run_name=name)
+    return ParentRun(client, experiment_id, str(run.info.run_id))
 
 
 def latest_parent_run(name: str, budget: float = 1.0) -> ParentRun:

@@ -3,6 +3,7 @@
 import json
 import shutil
 import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
@@ -11,6 +12,7 @@ from typing import Protocol
 
 from filelock import FileLock, Timeout
 from mlflow.exceptions import MlflowException
+from mlflow.utils.mlflow_tags import MLFLOW_RUN_NOTE
 
 from arelu_meta.comparison.cells import Cell, Shard, comparison_hash, expand, shard_of
 from arelu_meta.comparison.collect import collect_findings
@@ -18,11 +20,13 @@ from arelu_meta.comparison.experiment import Experiment, read_experiment, read_p
 from arelu_meta.comparison.overview import Overview
 from arelu_meta.comparison.parent_run import AXES, BUDGET, ParentRun, open_parent_run
 from arelu_meta.comparison.pool import Pool
+from arelu_meta.comparison.saved_view import experiment_tags
 from arelu_meta.comparison.validation import check_cells
 from arelu_meta.comparison.worker import WAITING, CellOutcome, Job
 from arelu_meta.errors import InputError, RunError, StoreError, first_line
 from arelu_meta.kinds.execution import Execution
 from arelu_meta.reporting import Report, make_report, report_metrics, write_report
+from arelu_meta.reporting.markdown import markdown_note
 from arelu_meta.runtime.machine import process_name
 from arelu_meta.store.journal import runs_folder
 from arelu_meta.store.sending import PROCESS
@@ -264,7 +268,10 @@ def _report(plan: Plan, parent: ParentRun, missing: tuple[str, ...]) -> Report:
         if not findings.runs.empty:
             write_report(report, folder)
         tags = {"cells.finished": str(len(findings.runs)), "cells.missing": str(len(missing))}
-        parent.write_report(folder, report_metrics(report), tags)
+        note = markdown_note(report, plan.command)
+        parent.write_report(folder, report_metrics(report), {**tags, MLFLOW_RUN_NOTE: note})
+        view = experiment_tags(findings, parent.run_id, int(time.time() * 1000))
+        parent.describe_experiment({MLFLOW_RUN_NOTE: note, **view})
     return report
 
 

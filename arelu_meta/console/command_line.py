@@ -73,10 +73,11 @@ def arguments_as_flags(message: str, flags: Collection[str] = ()) -> str:
     return _ARGUMENT.sub(written, message)
 
 
-def main(command: Callable[[Sequence[str] | None], None], argv: Sequence[str] | None = None) -> int:
+def main(command: Callable[[Sequence[str] | None], int | None], argv: Sequence[str] | None = None) -> int:
     """Run a command; what goes wrong is one line and an exit code.
 
-    Wrong input 2, a run that cannot go on 1, an interruption 130 (SIGTERM 143, SIGHUP 129).
+    Wrong input 2, a run that cannot go on 1, an interruption 130 (SIGTERM 143, SIGHUP 129); else what the command
+    gives, or 0.
     """
     bound_spinning()  # commands load torch later than this
     formatwarning = warnings.formatwarning
@@ -95,8 +96,9 @@ def main(command: Callable[[Sequence[str] | None], None], argv: Sequence[str] | 
         sys.stdout, sys.stderr = (_Masked(stream, secrets) for stream in output)
     try:
         with ending_handled():
-            command(argv)
+            code = command(argv)
             sys.stdout.flush()
+            return code or 0
     except Terminated as ending:
         say("terminated")
         return 128 + ending.number
@@ -114,7 +116,6 @@ def main(command: Callable[[Sequence[str] | None], None], argv: Sequence[str] | 
         sys.stdout, sys.stderr = before
         warnings.formatwarning = formatwarning
         _PARSERS.reset(token)
-    return 0
 
 
 def _writable(stream: TextIO | None) -> TextIO:

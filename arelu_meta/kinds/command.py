@@ -4,6 +4,7 @@ Nothing here imports torch before the flags are read.
 """
 
 import os
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -115,6 +116,34 @@ def read_flags(
     named = {name: value for name, value in vars(given).items() if value is not None}
     values = entry.task_values(values, named)
     return from_flags(entry.spec_class, given, values), from_flags(entry.execution_class, given)
+
+
+def repeating_command(spec: "Spec") -> str:
+    """Write the command that repeats a run; empty where its task file is not known by name, or flags cannot say it.
+
+    >>> from arelu_meta.kinds.few_shot.spec import FewShotSpec
+    >>> spec = FewShotSpec.model_validate({**catalog.read("task", "digits"), "seed": 3})
+    >>> repeating_command(spec)
+    'python -m arelu_meta.maml --task digits --seed 3'
+    """
+    entry = kinds.entry(spec.kind)
+    words = ["--task", spec.task]
+    try:
+        defaults = validated(entry.spec_class, {"kind": spec.kind, **catalog.read("task", spec.task)}, spec.task).flat()
+        for name, value in spec.flat().items():
+            if name in _NOT_FLAGS or defaults.get(name) == value:
+                continue
+            flag = f"--{name.replace('_', '-')}"
+            if isinstance(value, bool):
+                words.append(flag if value else f"--no-{flag[2:]}")
+            elif isinstance(value, dict):
+                words += [flag, *(f"{key}={item}" for key, item in value.items())]
+            else:
+                words += [flag, *map(str, value if isinstance(value, tuple) else ["none" if value is None else value])]
+        same = read_flags(spec.kind, words)[0].identity == spec.identity
+    except InputError:
+        return ""
+    return shlex.join(["python", "-m", f"arelu_meta.{entry.command}", *words]) if same else ""
 
 
 def _read_task(kind: str, arguments: Sequence[str], kind_by_flag: Mapping[str, str]) -> tuple[Path, dict[str, Any]]:

@@ -18,6 +18,7 @@ HELD_OUT = {
     "groups": "groups: no patient or writer of the test occurs in training",
     "functions": "functions: none of the test functions occurs in training",
 }
+_MODEL_TRAINING = "workflowType=machine_learning"
 UNVERIFIED = ("data", "not verified: the files are not the publisher's, byte for byte")
 
 
@@ -156,9 +157,14 @@ def unusual_rows(spec: Spec) -> list[tuple[str, str]]:
     return [*rows, ("initial weights", init)] if init != "default" else rows
 
 
-def where_to_look(run_id: str, experiment_id: str, tracking_uri: str) -> list[tuple[str, str]]:
-    """Name the MLflow run and the line that opens the UI on it."""
-    page = f"/#/experiments/{experiment_id}/runs/{run_id}"
+def where_to_look(run_id: str, experiment_id: str, tracking_uri: str, view: str = "") -> list[tuple[str, str]]:
+    """Name the MLflow run and the line that opens the UI on it, or on a saved view of its experiment.
+
+    Without the type of work, a first visit would open what the UI has for language models.
+    """
+    page = f"/#/experiments/{experiment_id}/runs/{run_id}?{_MODEL_TRAINING}"
+    if view:
+        page = f"/#/experiments/{experiment_id}/runs?{_MODEL_TRAINING}&compareRunsMode=CHART&viewStateShareKey={view}"
     tracking_uri = without_password(tracking_uri)
     run = ("MLflow run", f"{run_id} in {tracking_uri}")
     if tracking_uri.startswith("http"):

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import torch
+from mlflow.utils.mlflow_tags import MLFLOW_RUN_NOTE
 
 from arelu_meta import data, kernels
 from arelu_meta.console import progress
@@ -17,6 +18,7 @@ from arelu_meta.data.inputs import Inputs, fit_images, inputs_of
 from arelu_meta.data.readers.omniglot import omniglot_standard
 from arelu_meta.data.splits import Split
 from arelu_meta.errors import InputError
+from arelu_meta.kinds.command import repeating_command
 from arelu_meta.kinds.execution import Execution
 from arelu_meta.kinds.few_shot.spec import EpisodeInputSection
 from arelu_meta.kinds.sections import DataSection, ImageShapeSection, InputSection, Spec
@@ -41,6 +43,7 @@ class Session:
     bar: progress.Bar
     _folder: RunFolder
     _data: str = ""
+    _command: str = ""
     _start: float = field(default_factory=time.monotonic)
 
     @property
@@ -48,6 +51,10 @@ class Session:
         """Time since the run began, with the time up to the checkpoint of a run that was resumed."""
         before = self.checkpoint.get("seconds", 0.0) if self.checkpoint else 0.0
         return float(before) + time.monotonic() - self._start
+
+    def note(self, report: str) -> None:
+        """Describe the run where its page is read: by its result, and the command that repeats it."""
+        self.tracker.set_tags({MLFLOW_RUN_NOTE: f"```\n{report[:6000]}\n```\n\n{self._command}".rstrip()[:8000]})
 
     def save(self, state: Mapping[str, Any]) -> None:
         """Record the metrics so far, then replace the checkpoint.
@@ -106,7 +113,7 @@ def open_session(
             for context, images in datasets.items():
                 tracker.log_dataset(images, context=context)
             tracker.log_split(split)
-            yield Session(tracker, checkpoint, bar, folder, digest)
+            yield Session(tracker, checkpoint, bar, folder, digest, tags.get(MLFLOW_RUN_NOTE, ""))
 
 
 def _data_digest(datasets: Mapping[str, ImageSet], split: Split) -> str:
@@ -139,9 +146,10 @@ def _run_tags(
     spec: Spec, execution: Execution, tags: Mapping[str, str], datasets: Mapping[str, ImageSet], split: Split
 ) -> dict[str, str]:
     """All tags of a run: what it is, what it was given, and how it is carried out."""
-    settings = spec.flat()
+    settings, command = spec.flat(), repeating_command(spec)
     return {
         **tags,
+        **({MLFLOW_RUN_NOTE: f"To repeat it:\n\n```\n{command}\n```"} if command else {}),
         "kernels": str(kernels.GENERATION),
         "split_digest": split.digest,
         "split_sizes": " ".join(f"{part}={len(split.indices[part])}" for part in splits.SUBSETS),

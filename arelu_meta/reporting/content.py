@@ -95,7 +95,7 @@ def make_report(findings: Findings) -> Report:
         question=findings.question,
         banner=reduced if findings.budget < 1 else "",
         verdicts=tuple(verdicts) or (Verdict("Nothing can be compared: no run has finished."),),
-        notes=tuple(make_notes(analysis)) if comparisons else (),
+        notes=tuple(make_notes(analysis)) if comparisons else findings.remarks,
         main_tables=tuple(comparison_table(findings, comparison, numbers) for comparison in comparisons),
         side_tables=side_tables,
         facts=facts,

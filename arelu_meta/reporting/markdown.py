@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from arelu_meta.reporting.content import Report
 from arelu_meta.reporting.table import ReportTable
 
+MOST_NOTE = 8000  # characters of a tag that MLflow takes
 # Signs are replaced in this order, the escape sign itself first.
 MARKDOWN = {
     "\\": "\\\\",
@@ -56,10 +57,7 @@ def markdown_report(report: Report, figures: Mapping[str, str]) -> str:
         lines += [escape(verdict.evidence), ""] if verdict.evidence else []
     lines += [*(f"- {escape(note)}" for note in report.notes), ""]
     for table in (*report.primary_tables, *report.secondary_tables):
-        rows = [table.header, *([cell.text for cell in row] for row in table.rows)]
-        header, *body = ["| " + " | ".join(escape(text) for text in row) + " |" for row in rows]
-        rule = "|" + "|".join("---" if column.is_text else "---:" for column in table.columns) + "|"
-        lines += [f"## {escape(table.title)}", "", *banner, header, rule, *body, ""]
+        lines += [f"## {escape(table.title)}", "", *banner, *_table_lines(table), ""]
         lines += [*(escape(line) + "  " for line in table.legend), ""]
     lines += ["## Figures", ""] if figures else []
     for path, caption in figures.items():
@@ -69,6 +67,42 @@ def markdown_report(report: Report, figures: Mapping[str, str]) -> str:
     if report.missing:
         lines += ["", "## Missing cells", "", *(f"- {escape(cell)}" for cell in report.missing)]
     return "\n".join(lines).rstrip() + "\n"
+
+
+def _table_lines(table: ReportTable) -> list[str]:
+    """A table as Markdown."""
+    rows = [table.header, *([cell.text for cell in row] for row in table.rows)]
+    header, *body = ["| " + " | ".join(escape_markdown(text) for text in row) + " |" for row in rows]
+    rule = "|" + "|".join("---" if column.is_text else "---:" for column in table.columns) + "|"
+    return [header, rule, *body]
+
+
+def markdown_note(report: Report, command: str = "", *, most: int = MOST_NOTE) -> str:
+    """What a report comes to, for the description of a run or an experiment: verdict, evidence, main tables, notes.
+
+    Where that is longer than MLflow takes, notes are left out, then tables, from the last on.
+    """
+    escape = escape_markdown
+    lines = [f"**{escape(report.title)}**", ""]
+    lines += [f"*{escape(report.question)}*", ""] if report.question else []
+    lines += [f"> **{escape(report.banner)}**", ""] if report.banner else []
+    for verdict in report.verdicts:
+        about = f"{escape(verdict.about)}: " if verdict.about else ""
+        lines += [
+            f"**{about}{escape(verdict.sentences)}**",
+            "",
+            *([escape(verdict.evidence), ""] * bool(verdict.evidence)),
+        ]
+    parts = [
+        [f"{escape(table.title)}:", "", *_table_lines(table), ""]
+        for table in report.main_tables[: len(report.verdicts)]
+    ]
+    parts.append([*(f"- {escape(note)}" for note in (*report.notes, *report.missing)), ""])
+    last = ["The whole report is report/report.html among the artifacts of the parent run."]
+    last += ["", "```", command, "```"] if command else []
+    while len(text := "\n".join([*lines, *(line for part in parts for line in part), *last])) > most and parts:
+        parts.pop()
+    return text[:most]
 
 
 def latex_tables(tables: Sequence[ReportTable], note: str = "") -> str:

@@ -39,7 +39,7 @@ def make_notes(analysis: Analysis) -> list[str]:
         found.append("p values are corrected within each table, not over the tables.")
     if analysis.speeds:
         found.append("Measures of speed are tested like the metric, each by itself: p is not corrected over measures.")
-    return found
+    return [*found, *findings.remarks]
 
 
 def _permutation_notes(comparison: ArmComparison) -> list[str]:

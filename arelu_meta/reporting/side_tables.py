@@ -76,6 +76,27 @@ def beyond_mean_table(findings: Findings, comparison: ArmComparison, numbers: Nu
     return ReportTable("beyond the mean" + (f", {comparison.label}" if comparison.label else ""), tuple(columns))
 
 
+def power_table(findings: Findings, comparison: ArmComparison, numbers: NumberFormat) -> ReportTable | None:
+    """What these seeds would have found, and how many more would find a difference; None where nothing was tested."""
+    arms = [arm for arm in comparison.arms if arm.test is not None]
+    tests = [arm.test for arm in arms if arm.test is not None]
+    if not comparison.tested:
+        return None
+    points = f" ({numbers.difference_unit})" if numbers.difference_unit else ""
+    size = numbers.amount(findings.margin) if findings.margin else "the size seen"
+    further = (test.further_seeds_for(test.margin or abs(test.difference.estimate.mean)) for test in tests)
+    finds = "true difference that so many pairs find with 80 % power, at the observed sd"
+    more = f"beyond those at hand until a difference of {size} is found with 80 % power; a dash: more than 10,000"
+    columns = (
+        make_column(findings.arm, "", (arm.name for arm in arms)),
+        make_column("pairs", f"seeds shared with {findings.baseline}", (test.difference.n for test in tests)),
+        make_column(f"sd{points}", "of the differences", (test.difference.sd for test in tests), numbers.value),
+        make_column(f"detectable{points}", finds, (test.detectable for test in tests), numbers.value),
+        make_column(f"further seeds for {size}", more, further),
+    )
+    return ReportTable("what these seeds can find", columns)
+
+
 def improvement_table(analysis: Analysis, comparison: ArmComparison, numbers: NumberFormat) -> ReportTable | None:
     """The explained arm less the best of each group, beside the same of the published figures; None without those."""
     found = improvements(analysis, comparison)

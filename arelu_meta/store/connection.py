@@ -21,11 +21,11 @@ from urllib.request import getproxies
 
 from filelock import FileLock
 from mlflow import MlflowClient
-from mlflow.entities import LifecycleStage, Run, RunStatus
+from mlflow.entities import Experiment, LifecycleStage, Run, RunStatus
 from mlflow.exceptions import MlflowException
 from sqlalchemy.exc import SQLAlchemyError
 
-from arelu_meta.errors import InputError, StoreError, first_line
+from arelu_meta.errors import InputError, StoreError, first_line, unknown
 from arelu_meta.store.new_database import make_database
 
 if TYPE_CHECKING:
@@ -119,11 +119,30 @@ def open_store(experiment: str) -> tuple[MlflowClient, str]:
 
 def experiment_exists(name: str) -> bool:
     """Tell whether the store has an experiment of this name; nothing is created."""
-    uri = store_uri()
-    if uri.startswith("sqlite:///") and not Path(uri.removeprefix("sqlite:///")).exists():
+    if not _store_exists():
         return False
     with _connected() as client:
         return client.get_experiment_by_name(name) is not None
+
+
+def find_experiment(name: str) -> tuple[MlflowClient, Experiment]:
+    """Find an experiment by name or id, whoever made it; one that is not there is wrong input, and is not created."""
+    known: list[str] = []
+    if _store_exists():
+        with _connected() as client:
+            stored = client.search_experiments()
+            for one in stored:
+                if name in (one.name, str(one.experiment_id)):
+                    return client, one
+            known = [str(one.name) for one in stored]
+    where = f"in {without_password(store_uri())}; MLFLOW_TRACKING_URI names another store"
+    raise InputError(f"{unknown('experiment', name, known)} ({where})")
+
+
+def _store_exists() -> bool:
+    """Whether there is a store: a SQLite file would be made by opening it."""
+    uri = store_uri()
+    return not uri.startswith("sqlite:///") or Path(uri.removeprefix("sqlite:///")).exists()
 
 
 def finished_metrics(spec: RunSpec, *, experiment: str) -> tuple[str, dict[str, float]] | None:

@@ -1,12 +1,13 @@
 """Flags of the commands that run one kind, over task files."""
 
+import shlex
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from arelu_meta.errors import InputError
-from arelu_meta.kinds.command import read_flags
+from arelu_meta.kinds.command import read_flags, repeating_command
 from arelu_meta.kinds.execution import EpisodeExecution, Execution
 
 
@@ -167,3 +168,27 @@ def test_a_task_of_another_kind(tmp_path: Path, kind: str, message: str):
     with pytest.raises(InputError) as raised:
         parse("--task", str(path))
     assert str(raised.value).endswith(message)
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        ("few_shot", "--task digits --ways 3 --inner-lr 0.1 --activation relu --seed 4"),
+        ("classify", "--task digits_classify --epochs 3 --activation elu"),
+        ("transfer", "--task digits_to_street --milestones 3 5 --no-normalise"),
+        ("finetune", "--task finetune --data digits --model resnet18"),
+    ],
+)
+def test_the_command_that_repeats_a_run_gives_its_spec(kind: str, words: str):
+    """And has no more flags than the one it was run by."""
+    given = words.split()
+    spec = read_flags(kind, given)[0]
+    command = shlex.split(repeating_command(spec))
+    assert command[:2] == ["python", "-m"]
+    assert read_flags(kind, command[3:])[0].identity == spec.identity
+    assert len(command) <= len(given) + 3
+
+
+def test_a_task_file_of_ones_own_has_no_such_command():
+    spec = parse("--task", "digits")[0]
+    assert repeating_command(spec.model_copy(update={"task": "my_own"})) == ""

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from arelu_meta.reporting.content import make_report
-from arelu_meta.reporting.markdown import escape_markdown, latex_tables, markdown_report
+from arelu_meta.reporting.markdown import escape_markdown, latex_tables, markdown_note, markdown_report
 from arelu_meta.reporting.table import ReportTable, TableCell, TableColumn
 from tests.reporting.sweeps import sweep
 
@@ -68,3 +68,20 @@ def test_compiles(tmp_path: Path):
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stdout[-2000:]
     assert (tmp_path / "paper.pdf").is_file()
+
+
+def test_a_note_has_verdict_and_tables_and_fits():
+    """Where it is too long, notes go first, then tables; the verdict and the command stay."""
+    report = make_report(sweep())
+    whole = markdown_note(report, "python -m arelu_meta.compare maml_digits")
+    assert whole.startswith("**Which activation adapts fastest? (simulated)**\n")
+    assert f"**{escape_markdown(report.verdicts[0].sentences)}**" in whole
+    assert "| arelu |" in whole
+    assert whole.endswith("```\npython -m arelu_meta.compare maml_digits\n```")
+    without_notes = markdown_note(report, "python", most=len(whole) - 100)
+    assert "| arelu |" in without_notes
+    assert not any(f"- {escape_markdown(note)}" in without_notes for note in report.notes)
+    short = markdown_note(report, "python", most=1200)
+    assert "| arelu |" not in short
+    assert report.verdicts[0].sentences.partition(",")[0] in short
+    assert len(markdown_note(report, "python", most=50)) == 50

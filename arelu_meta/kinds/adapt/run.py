@@ -78,6 +78,7 @@ def run_adapt(spec: AdaptSpec, execution: Execution, bar: progress.Bar) -> Adapt
             _evaluate(spec, drawn, support, records, session)
             result = _result(spec, prepared, support, records, session, computed)
             result.record(session.tracker)
+            session.note(result.report())
             fitted = fit_to_inputs(drawn.images.subset(torch.arange(2)), prepared.inputs, resize=spec.input.resize)
             frozen = result.choice.method in FROZEN
             session.tracker.log_network(

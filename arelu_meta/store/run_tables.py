@@ -1,0 +1,126 @@
+"""The runs of any MLflow experiment as a table, whoever made them."""
+
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import pandas as pd
+from mlflow import MlflowClient
+from mlflow.entities import Run
+from mlflow.exceptions import MlflowException
+
+from arelu_meta.errors import InputError, first_line, unknown
+from arelu_meta.store.connection import find_experiment, quiet
+
+JUDGEMENT = "judgement"
+"""Tag of a run that holds a judgement, and is none of those that are judged."""
+VALUES = {"last": None, "min": np.min, "max": np.max, "mean": np.mean}
+"""What counts of a metric that a run logged at several steps."""
+PAGE = 1000  # runs in a request
+LOOKED_AT = 8  # runs whose histories are looked at
+SAMPLE = 100  # runs that names are learned from
+
+
+def runs_of_experiment(
+    experiment: str, *, arm: str, metric: str, where: str = "", value: str = "last"
+) -> tuple[pd.DataFrame, list[str]]:
+    """Give the runs of an experiment that have an arm, as `mlflow.search_runs` would: `params.lr`, `metrics.loss`.
+
+    The store itself looks for them, and they are read page by page.
+
+    Args:
+        experiment: Name or id.
+        arm: The parameter or tag that tells arms apart: `param:lr`, `tag:model`, or the name alone.
+        metric: The metric, which is None where a run has not logged it.
+        where: A condition in MLflow's language: `params.model = 'resnet'`.
+        value: Of a metric at several steps the `last`, the `min`, the `max` or the `mean`.
+
+    Returns:
+        A row per run, and what is to be said of the values.
+
+    Raises:
+        InputError: There is no such experiment, or none of its runs has the arm; or MLflow does not understand `where`.
+    """
+    if value not in VALUES:
+        raise unknown("value", value, VALUES)
+    client, found = find_experiment(experiment)
+    condition = _condition(client, found.experiment_id, arm, where)
+    with _no_garbage_collection():
+        runs = [run for run in _pages(client, found.experiment_id, condition) if JUDGEMENT not in run.data.tags]
+    rows = []
+    for run in runs:
+        times = {"start_time": run.info.start_time, "end_time": run.info.end_time}
+        row = {"run_id": run.info.run_id, "status": run.info.status, **times}
+        row |= {f"params.{key}": text for key, text in run.data.params.items()}
+        row |= {f"tags.{key}": text for key, text in run.data.tags.items()}
+        row |= {f"metrics.{key}": number for key, number in run.data.metrics.items()}
+        rows.append(row)
+    key = metric.removeprefix("metric:")
+    table, column, said = pd.DataFrame(rows), f"metrics.{key}", []
+    measured = [run for run in runs if key in run.data.metrics]
+    if measured:
+        counted = {run.info.run_id: run.data.metrics[key] for run in measured}
+        looked_at = measured if value != "last" else measured[:: len(measured) // LOOKED_AT + 1]
+        histories = {run.info.run_id: _history(client, run, key) for run in looked_at}
+        steps = max(map(len, histories.values()))
+        if reduce := VALUES[value]:
+            counted = {run_id: float(reduce(values)) for run_id, values in histories.items()}
+        if steps > 1:
+            said = [f"Runs logged {key} at several steps, up to {steps} of them; of each run the {value} value counts."]
+        table[column] = pd.Series([counted.get(run.info.run_id) for run in runs], dtype=object)
+    return table, said
+
+
+def _condition(client: MlflowClient, experiment_id: str, arm: str, where: str) -> str:
+    """What MLflow is to look for: runs that have the arm, and fulfil the user's condition."""
+    kind, _, name = arm.partition(":")
+    kinds = [kind] if name and kind in ("param", "tag") else ["param", "tag"]
+    name = name if name and kind in ("param", "tag") else arm
+    quote = "`" if "`" not in name else '"'
+    for one in kinds:
+        condition = " AND ".join(filter(None, [where, f"{one}s.{quote}{name}{quote} LIKE '%'"]))
+        if next(_pages(client, experiment_id, condition, size=1), None) is not None:
+            return condition
+    some = list(_pages(client, experiment_id, where, size=SAMPLE, pages=1))
+    if not some:
+        which = f" where {where}" if where else ""
+        raise InputError(f"the experiment has no runs{which}; log some, or name another experiment")
+    known = {key for run in some for key in (*run.data.params, *run.data.tags) if not key.startswith("mlflow.")}
+    raise unknown(" or ".join(kinds), name, known)
+
+
+def _pages(
+    client: MlflowClient, experiment_id: str, condition: str, *, size: int = PAGE, pages: int | None = None
+) -> Iterator[Run]:
+    """Runs that fulfil a condition, the newest first, read as they are asked for."""
+    token, read = None, 0
+    while read == 0 or (token and read != pages):
+        try:
+            with quiet():
+                page = client.search_runs([experiment_id], condition, max_results=size, page_token=token)
+        except MlflowException as error:
+            raise InputError(f"MLflow refuses the condition {condition!r}: {first_line(error)}") from error
+        yield from page
+        token, read = page.token, read + 1
+
+
+@contextmanager
+def _no_garbage_collection() -> Iterator[None]:
+    """Leave new objects alone for a while: MLflow makes millions of ten thousand runs, and none of them is garbage.
+
+    Looking through them again and again takes as long as reading them.
+    """
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def _history(client: MlflowClient, run: Run, metric: str) -> list[float]:
+    """Values of a metric in the order of their steps."""
+    entries = client.get_metric_history(run.info.run_id, metric)
+    return [entry.value for entry in sorted(entries, key=lambda entry: (entry.step, entry.timestamp))]
