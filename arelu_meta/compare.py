@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from arelu_meta import kinds
 from arelu_meta.comparison.cells import Cell, expand, parse_only, parse_shard, shard_of
 from arelu_meta.comparison.experiment import Experiment, read_experiment, read_published
 from arelu_meta.comparison.pool import Pool
@@ -21,12 +22,15 @@ from arelu_meta.comparison.validation import check_cells
 from arelu_meta.console import catalog, command_line
 from arelu_meta.console.flags import FLAGS, validated
 from arelu_meta.console.tables import text_table
-from arelu_meta.errors import RunError
-from arelu_meta.kinds.execution import Execution, seed_numbers
+from arelu_meta.errors import InputError, RunError
+from arelu_meta.kinds.execution import BatchExecution, seed_numbers
 from arelu_meta.trust import trusting
 
 if TYPE_CHECKING:
     from arelu_meta.comparison.runner import Plan
+
+
+_SPEED = ("channels_last", "compile", "fused", "tf32", "cudnn_benchmark", "deterministic")  # of every cell
 
 
 def command(argv: Sequence[str] | None = None) -> None:
@@ -44,9 +48,9 @@ def _compare(given: argparse.Namespace, words: Sequence[str]) -> None:
     own = shard_of(cells, shard) if shard else cells
     published = read_published(experiment, given.experiment)
     root = str(Path(given.data_root).resolve()) if given.data_root else ""
-    execution = validated(
-        Execution, {"device": given.device, "data_root": root, "follow_links": given.follow_links}, FLAGS
-    )
+    values = {"device": given.device, "data_root": root, "follow_links": given.follow_links}
+    execution = validated(BatchExecution, values | {name: getattr(given, name) for name in _SPEED}, FLAGS)
+    _check_speed_flags(execution, cells)
     if given.device not in ("auto", "cpu") and given.on == "local":
         from arelu_meta.runtime.hardware import resolve_device
 
@@ -76,6 +80,15 @@ def _compare(given: argparse.Namespace, words: Sequence[str]) -> None:
     _run_and_print(plan, workers)
 
 
+def _check_speed_flags(execution: BatchExecution, cells: Sequence[Cell]) -> None:
+    """Refuse a flag that runs of the experiment do not have, and would leave out in silence."""
+    for kind in {cell.spec.kind: None for cell in cells}:
+        has = kinds.entry(kind).execution_class.model_fields
+        for name in _SPEED:
+            if getattr(execution, name) and name not in has:
+                raise InputError(f"runs of kind {kind!r} have no `{name}`; leave it out")
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command and give its exit code."""
     return command_line.main(command, argv)
@@ -101,6 +114,9 @@ def _parser() -> command_line.Parser:
     )
     parser.add_argument("--budget", type=float, default=1.0, help="share of the full training [1]")
     parser.add_argument("--device", default="auto", help="device of the cells [auto]")
+    for name in _SPEED:
+        text = (BatchExecution.model_fields[name].description or "").strip()
+        parser.add_argument(f"--{name.replace('_', '-')}", action="store_true", help=text)
     parser.add_argument("--data-root", default="", help="folder of the published data sets")
     parser.add_argument("--follow-links", action="store_true", help="follow links that lead out of a folder of images")
     parser.add_argument("--trust", default="", metavar="PACKAGE,...", help="packages whose code the file may name")

@@ -47,6 +47,12 @@ def refused(argv: list[str], capsys: pytest.CaptureFixture[str]) -> str:
     return err
 
 
+def test_a_flag_that_the_cells_do_not_have(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    """Runs on episodes are not compiled; left out in silence, the flag would seem to do nothing."""
+    line = refused([str(tiny.write(tmp_path)), "--dry-run", "--compile"], capsys)
+    assert line == "error: runs of kind 'few_shot' have no --compile; leave it out\n"
+
+
 @pytest.mark.usefixtures("store")
 def test_a_published_figure_that_is_no_number(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     path = tiny.write(tmp_path, ("curves =", 'published = ["mine.csv"]\ncurves ='))

@@ -38,7 +38,7 @@ def test_any_network(store: Path, statuses: Callable, capsys: pytest.CaptureFixt
     more = "--freeze-epochs 1 --layer-decay 0.5 --ema 0.5 --label-smoothing 0.1 --clip-norm 1 --schedule cosine "
     more += "--optimizer adamw --weight-decay 0.1 --activation-weight-decay 0.1 --activation-lr-multiplier 0.1 "
     more += "--accumulate 2 --class-weights --patience 3 --precision bf16 --warmup-epochs 1 --augment shift "
-    more += "--train-per-class 5 --resume"
+    more += "--train-per-class 5 --resume --channels-last --fused --deterministic"
     assert main([*flags, *more.split()]) == 0
     captured = capsys.readouterr()
     assert captured.out.startswith(f"arelu in {TINY_NETWORK}: {NEGATIVE}, adamw lr 0.01, protocol sound, seed 0\n")

@@ -4,8 +4,10 @@ He et al. 2015 leave PReLU's slopes out of weight decay; decay would pull AReLU'
 dead.
 """
 
+import itertools
 from typing import Any
 
+import torch
 from torch import nn
 from torch.nn import Parameter
 
@@ -95,8 +97,11 @@ def activation_values(model: nn.Module) -> dict[str, float]:
     {'activation/0.weight': 0.25}
     """
     values: dict[str, float] = {}
-    for name, parameter in activation_parameters(model).items():
-        numbers = parameter.detach().flatten().tolist()
+    learned = {name: parameter.detach().flatten() for name, parameter in activation_parameters(model).items()}
+    # One copy from the device for all of them: each would wait for all that is computed there.
+    together = iter(torch.cat(list(learned.values())).tolist() if learned else ())
+    for name, parameter in learned.items():
+        numbers = list(itertools.islice(together, len(parameter)))
         if len(numbers) > LISTED:  # of each channel, or weights
             ends = {"min": min(numbers), "mean": sum(numbers) / len(numbers), "max": max(numbers)}
             values.update({f"activation/{name}.{key}": number for key, number in ends.items()})

@@ -45,7 +45,12 @@ class BatchStatisticsNorm(nn.Module):
         self.channels, self.support_only, self.eps = channels, support_only, eps
 
     def forward(self, x: Tensor) -> Tensor:
-        """Normalise each channel over the batch and the plane, with the statistics of the first rows or of all."""
+        """Normalise each channel over the batch and the plane, with the statistics of the first rows or of all.
+
+        Half precision is computed in float32: its sums over many pixels would lose what they are about.
+        """
+        if x.dtype in (torch.float16, torch.bfloat16):
+            return self.forward(x.float()).to(x.dtype)
         rows = _STATISTICS_ROWS.get() if self.support_only else None
         ones = x.new_ones(self.channels)
         weight = ones if self.weight is None else self.weight

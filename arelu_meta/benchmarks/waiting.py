@@ -78,10 +78,12 @@ class Stepper:
         return LONGEST
 
     def _wait(self, seconds: float) -> bool:
-        readable, _, _ = select.select([self._process.stdout], [], [], seconds)
-        if readable and self._process.stdout is not None and not self._process.stdout.readline():
+        output = self._process.stdout
+        if output is None or not select.select([output], [], [], seconds)[0]:
+            return False
+        if not output.readline():
             raise RunError(f"a process of the benchmark ended with {self._process.wait()}")
-        return bool(readable)
+        return True
 
 
 @contextmanager

@@ -27,7 +27,7 @@ from arelu_meta.comparison.worker import (
     thread_variables,
 )
 from arelu_meta.console import progress
-from arelu_meta.runtime.hardware import usable_cores
+from arelu_meta.runtime.hardware import device_of_worker, usable_cores
 from arelu_meta.runtime.signals import ENDING, terminate
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class Pool:
         """Run all jobs and give their outcomes as they end; failed ones, and those of dead workers, are retried."""
         waiting, retries = deque(jobs), Retries()
         for _ in range(min(self.count, len(jobs))):
-            self._workers.append(_Worker(self._threads))
+            self._workers.append(_Worker(len(self._workers), self._threads))
         while waiting or any(worker.job for worker in self._workers):
             for worker in self._workers:
                 if worker.job is None and waiting:
@@ -91,7 +91,7 @@ class Pool:
                 if outcome.died:
                     worker.process.join()
                     worker.connection.close()
-                    self._workers[self._workers.index(worker)] = _Worker(self._threads)
+                    self._workers[worker.number] = _Worker(worker.number, self._threads)
                 if outcome.has_result or not retries.allow(outcome):
                     overview.on_end(outcome)
                     yield outcome
@@ -101,12 +101,13 @@ class Pool:
 
 
 class _Worker:
-    """One process and the pipe to it."""
+    """One process and the pipe to it; its number, from 0, decides which GPU it has where there are several."""
 
-    def __init__(self, threads: int) -> None:
+    def __init__(self, number: int, threads: int) -> None:
+        self.number = number
         context = multiprocessing.get_context("spawn")
         self.connection, other = context.Pipe()
-        self.process = context.Process(target=_work, args=(other,), daemon=True)
+        self.process = context.Process(target=_work, args=(other, number), daemon=True)
         with environment(thread_variables(threads)), _interrupts_ignored():
             self.process.start()
         other.close()  # so that the death of the process ends the pipe
@@ -143,17 +144,17 @@ class Sender:
             self._connection.send(message)
 
 
-def _work(connection: Connection) -> None:
+def _work(connection: Connection, number: int) -> None:
     """Run jobs as they come; this is a worker's process."""
-    for number in (signal.SIGINT, *ENDING):
-        signal.signal(number, terminate if number == signal.SIGTERM else signal.SIG_IGN)
+    for ending in (signal.SIGINT, *ENDING):
+        signal.signal(ending, terminate if ending == signal.SIGTERM else signal.SIG_IGN)
     threading.Thread(target=_end_with_the_runner, daemon=True).start()
     send = Sender(connection)
     warnings.showwarning = lambda message, *_where, **_line: send("message", f"warning: {message}")
     try:
         while True:
             job: Job = connection.recv()
-            send("outcome", run_cell(job, _sending_bar(send)))
+            send("outcome", run_cell(job.on_device(device_of_worker(job.execution.device, number)), _sending_bar(send)))
     except (KeyboardInterrupt, EOFError, BrokenPipeError):
         return
 

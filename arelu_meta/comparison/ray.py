@@ -93,6 +93,8 @@ class RayCluster:
         """Run all jobs and give their outcomes as they end."""
         remote = self._ray.remote(num_cpus=self._cpus, num_gpus=self._gpus, max_retries=MOST_DEATHS - 1)(_run_remotely)
         waiting, retries = list(jobs), Retries()
+        if not self._gpus:  # cells that ask for no GPU see all of them
+            waiting = [job.on_device("cpu") if job.execution.device == "auto" else job for job in jobs]
         calls: dict[Future[CellOutcome], tuple[Job, Any]] = {}
         try:
             while waiting or calls:

@@ -9,7 +9,7 @@ import uuid
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from arelu_meta.comparison.cells import Cell
@@ -38,6 +38,10 @@ class Job:
 
     cell: Cell
     execution: Execution
+
+    def on_device(self, device: str) -> "Job":
+        """Give the same job on another device."""
+        return replace(self, execution=self.execution.model_copy(update={"device": device}))
 
 
 @dataclass(frozen=True)

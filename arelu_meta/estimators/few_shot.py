@@ -22,6 +22,7 @@ from arelu_meta.activations import Activation
 from arelu_meta.errors import InputError
 from arelu_meta.estimators.classifier import AdaptedTabular, ImageClassifier, adapt_tabular
 from arelu_meta.kinds.few_shot.model import AdaptedModel, FewShotModel
+from arelu_meta.runtime.hardware import resolve_device
 
 TABULAR_STEPS, TABULAR_LR = 200, 0.01
 
@@ -47,6 +48,7 @@ class FewShotClassifier(ImageClassifier):
         lr: their learning rate; None: as the model was trained, and 0.01 without a model
         random_state: seed of the start, without a model: an int, a `numpy.random.RandomState`, or None for a new start
             in every fit; a model starts where its training ended
+        device: where a model computes: "auto", "cpu", "cuda", ...
 
     Attributes:
         classes_: the labels, sorted
@@ -71,6 +73,7 @@ class FewShotClassifier(ImageClassifier):
         steps: int | None = None,
         lr: float | None = None,
         random_state: int | np.random.RandomState | None = None,
+        device: str = "auto",
     ) -> None:
         self.model = model
         self.activation = activation
@@ -78,6 +81,7 @@ class FewShotClassifier(ImageClassifier):
         self.steps = steps
         self.lr = lr
         self.random_state = random_state
+        self.device = device
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> "FewShotClassifier":  # noqa: N803
         """Adapt to the support.
@@ -112,6 +116,7 @@ class FewShotClassifier(ImageClassifier):
         else:
             kind = type(self.model).__name__
             raise InputError(f"model is a {kind}; give a FewShotModel, a folder, an MLflow run id or model URI")
+        model.to(resolve_device(self.device))
         images = _images(X, model)
         labels = self._encode(column_or_1d(y))
         check_consistent_length(images, labels)

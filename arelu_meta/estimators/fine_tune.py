@@ -25,8 +25,9 @@ from arelu_meta.pretrained.assembly import assemble, check_memory, check_takes, 
 from arelu_meta.pretrained.networks import Model, find_model
 from arelu_meta.runtime.hardware import available_memory, resolve_device
 from arelu_meta.seeding import generator, global_stream
+from arelu_meta.training.forward import predict
 from arelu_meta.training.losses import cross_entropy
-from arelu_meta.training.supervised import SupervisedTrainer, predict
+from arelu_meta.training.supervised import SupervisedTrainer
 
 IMAGE_EPOCHS, ROW_EPOCHS = 10, 200
 

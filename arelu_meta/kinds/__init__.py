@@ -93,7 +93,7 @@ class Kind(Entry):
         return kept
 
 
-_TRAINING = "arelu_meta.kinds.execution:TrainingExecution"
+_BATCHES, _TRAINING = (f"arelu_meta.kinds.execution:{name}" for name in ("BatchExecution", "TrainingExecution"))
 _REGISTRY = Registry[Kind]("kind")
 _REGISTRY.add(
     Kind(
@@ -130,6 +130,7 @@ _REGISTRY.add(
         "arelu_meta.kinds.transfer.run:run_transfer",
         "pre-train on a source set, fine-tune on a target set",
         spec="arelu_meta.kinds.transfer.spec:TransferSpec",
+        execution=_BATCHES,
         command="finetune",
         task="digits_to_street",
         stages=3,
@@ -151,6 +152,7 @@ _REGISTRY.add(
         "arelu_meta.kinds.finetune.run:run_finetune",
         "fine-tune any network with any weights on a target set",
         spec="arelu_meta.kinds.finetune.spec:FineTuneSpec",
+        execution=_BATCHES,
         command="finetune",
         task="finetune",
         check="arelu_meta.kinds.networks:check_finetuned",

@@ -1,7 +1,7 @@
 """How runs are carried out: what every run has, and more for runs on episodes and on batches. Imports no torch."""
 
 import re
-from typing import Annotated, Self
+from typing import Annotated, Any, Self
 
 from pydantic import Field, model_validator
 
@@ -11,13 +11,15 @@ from arelu_meta.kinds.sections import Section
 MOST_SEEDS = 100_000
 MOST_THREADS = 1024  # libraries fail in ways of their own when asked for more threads than a process may have
 _SETTINGS_IN_TAGS = ("chunk", "record_steps", "compile", "together", "channels_last", "fused")
+_IN_TAGS_WHERE_SET = ("tf32", "cudnn_benchmark", "deterministic")  # earlier runs had none of them
 EXECUTION_TAGS = (
     *("exec.threads", "exec.processes", "exec.workers", "exec.precision"),
     *(f"exec.{name}" for name in _SETTINGS_IN_TAGS),
 )
 """MLflow tags of a run that say how it was carried out: they can change the last digits, and are in no identity.
 
-Every run has the first four; the others where its kind has such a setting. `exec.workers` is the number of runs that a
+Every run has the first four; the others where its kind has such a setting. Runs with `tf32`, `cudnn_benchmark` or
+`deterministic` are tagged with these as well. `exec.workers` is the number of runs that a
 comparison has under way at once; it passes it on in `Execution.tags`.
 """
 
@@ -49,6 +51,12 @@ class Execution(Section):
     """auto (a GPU when there is one), cpu, cuda, cuda:1, mps, ..."""
     threads: Annotated[int, Field(ge=0, le=MOST_THREADS)] = 0
     """CPU threads of torch; 0 leaves the choice to torch, which takes all cores"""
+    tf32: bool = False
+    """on a GPU, matrix products and convolutions in TF32: faster, with 10 bits of mantissa"""
+    cudnn_benchmark: bool = False
+    """on a GPU, let cuDNN try its algorithms for every shape and take the fastest"""
+    deterministic: bool = False
+    """algorithms that give the same bits each time, slower; torch warns where it has none"""
     resume: bool = False
     """continue from the last checkpoint of this very run, if there is one and the run has not finished"""
     experiment: str = "arelu_meta"
@@ -66,15 +74,17 @@ class Execution(Section):
 
     @classmethod
     def of(cls, execution: "Execution") -> Self:
-        """Take over what every run has, with the defaults of this kind for the rest."""
+        """Take over what this kind of run has too, with its defaults for the rest."""
         if isinstance(execution, cls):
             return execution
-        return cls(**{name: getattr(execution, name) for name in Execution.model_fields})
+        shared = cls.model_fields.keys() & type(execution).model_fields.keys()
+        return cls(**{name: getattr(execution, name) for name in shared})
 
     def run_tags(self, *, threads: int, processes: int, precision: str) -> dict[str, str]:
         """Give the tags of a run that say how it is carried out; the arguments are what it has in fact."""
         values: dict[str, object] = {"threads": threads, "processes": processes, "workers": 1, "precision": precision}
         values |= {name: getattr(self, name) for name in _SETTINGS_IN_TAGS if name in type(self).model_fields}
+        values |= {name: True for name in _IN_TAGS_WHERE_SET if getattr(self, name)}
         return {f"exec.{name}": str(value) for name, value in values.items()}
 
 
@@ -87,22 +97,31 @@ class EpisodeExecution(Execution):
     """record the operations of the outer step and replay them: same results, faster"""
 
 
-class TrainingExecution(Execution):
+class BatchExecution(Execution):
     """How a run that trains on batches is carried out; no part of its identity.
 
     Memory layout, compilation and fused updates change results by rounding alone, as another number of threads does.
     """
 
-    seeds: str = ""
-    """several seeds, each a run of its own: 0-4, or 0,2,7; finished ones are not repeated"""
-    together: bool = False
-    """train the seeds as one stacked network: faster for small batches or on a GPU"""
     channels_last: bool = False
     """keep the channels of a pixel side by side in memory"""
     compile: bool = False
     """compile the training pass with torch.compile"""
     fused: bool = False
     """update all parameters in one fused kernel"""
+
+    def trainer_options(self) -> dict[str, Any]:
+        """Give what `SupervisedTrainer` takes of it."""
+        return {"channels_last": self.channels_last, "compile": self.compile, "fused": self.fused}
+
+
+class TrainingExecution(BatchExecution):
+    """How a run that trains one network on batches, or several seeds of it, is carried out."""
+
+    seeds: str = ""
+    """several seeds, each a run of its own: 0-4, or 0,2,7; finished ones are not repeated"""
+    together: bool = False
+    """train the seeds as one stacked network: faster for small batches or on a GPU"""
     layer_statistics: bool = True
     """log activation RMS, gradient norm and dead alpha of every layer after every epoch"""
     keep_model: bool = True

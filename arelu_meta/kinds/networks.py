@@ -18,7 +18,7 @@ from arelu_meta.kinds.finetune.spec import OWN, FineTuneSpec, PretrainedSection
 from arelu_meta.kinds.sections import NetworkSection
 from arelu_meta.kinds.segment.spec import SegmentNetworkSection, SegmentSpec
 from arelu_meta.kinds.transfer.spec import TransferSpec
-from arelu_meta.seeding import global_stream
+from arelu_meta.seeding import forked_generators, global_stream
 
 EXAMPLES = 256  # images whose variance `init = "unit_variance"` goes by
 
@@ -155,7 +155,7 @@ def check_logits(network: nn.Module, images: ImageSet, shape: tuple[int, ...], b
     x = torch.zeros(2, images.channels, *images.image_size, device=device)
     before = [(buffer, buffer.clone()) for buffer in network.buffers()]
     try:
-        with torch.random.fork_rng():
+        with forked_generators():
             logits = network(x)
     except Exception as error:  # whatever a network of one's own raises
         size = "x".join(map(str, x.shape[1:]))
@@ -171,7 +171,7 @@ def check_forward(network: nn.Module, example: Tensor) -> None:
     """Refuse a network whose forward pass changes its buffers: one episode would leak into the next."""
     before = {name: value.clone() for name, value in network.named_buffers()}
     network.train()
-    with torch.no_grad(), torch.random.fork_rng():
+    with torch.no_grad(), forked_generators():
         network(example)
     changed = [n for n, value in network.named_buffers() if n not in before or not torch.equal(value, before[n])]
     allowed = {

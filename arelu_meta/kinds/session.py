@@ -24,7 +24,7 @@ from arelu_meta.kinds.few_shot.spec import EpisodeInputSection
 from arelu_meta.kinds.sections import DataSection, ImageShapeSection, InputSection, Spec
 from arelu_meta.reading import following_links
 from arelu_meta.runtime import processes
-from arelu_meta.runtime.hardware import keep_freed_memory, resolve_device, threads, usable_cores
+from arelu_meta.runtime.hardware import keep_freed_memory, numerics, resolve_device, threads, usable_cores
 from arelu_meta.runtime.waiting import threads_are_given, waiting_policy
 from arelu_meta.store.connection import has_finished
 from arelu_meta.store.journal import Journal
@@ -72,8 +72,13 @@ class Session:
 def machine(execution: Execution) -> Iterator[torch.device]:
     """Choose device and threads, and join the other processes where there are any; in the end all is as before."""
     device = resolve_device(execution.device)
+    if device.type == "cuda":
+        torch.cuda.set_device(device)  # what names no GPU, such as a message between processes, is on this one
     links = following_links(execution.follow_links)
-    with keep_freed_memory(), threads(execution.threads), links, processes.process_group(device):
+    digits = numerics(
+        tf32=execution.tf32, cudnn_benchmark=execution.cudnn_benchmark, deterministic=execution.deterministic
+    )
+    with keep_freed_memory(), threads(execution.threads), digits, links, processes.process_group(device):
         yield device
 
 

@@ -22,10 +22,11 @@ from arelu_meta.kinds.supervised_spec import SupervisedSpec
 from arelu_meta.pictures.figures import activation_curves, layer_curves, training_curve
 from arelu_meta.pictures.layer_statistics import layer_statistics
 from arelu_meta.runtime import processes
-from arelu_meta.seeding import global_stream
+from arelu_meta.seeding import generator_states, global_stream, restore_generators
 from arelu_meta.store.tracker import Tracker
+from arelu_meta.training.forward import LARGEST_BATCH, evaluation_batch, predict
 from arelu_meta.training.losses import Loss, Selection, mean_loss, thinned
-from arelu_meta.training.supervised import Epoch, SupervisedTrainer, predict
+from arelu_meta.training.supervised import Epoch, SupervisedTrainer
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ class Measure:
         score: the score of a network's output for images, the higher the better.
         result: the class of the result.
         outputs: fields of the result that come from the network's output for the test images.
-        batch: images that are answered at once.
+        batch: most images that are answered at once.
     """
 
     name: str
@@ -48,7 +49,7 @@ class Measure:
     score: Callable[[Tensor, ImageSet], float]
     result: type[SupervisedResult]
     outputs: Callable[[Tensor, ImageSet], dict[str, Any]]
-    batch: int = 1024
+    batch: int = LARGEST_BATCH
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,11 @@ class Prepared:
     split: Split
     trainer: SupervisedTrainer
     measure: Measure
+
+    def predict(self, images: ImageSet) -> Tensor:
+        """Give the output of the network that is tested for images, in the number format of the training."""
+        batch = evaluation_batch(images.device, self.trainer.batches.batch_size, most=self.measure.batch)
+        return predict(self.trainer.tested, images, batch=batch, precision=self.trainer.precision)
 
 
 def run_supervised(
@@ -120,7 +126,7 @@ def training_stage(
     """Show the progress of a training, whose global randomness has a stream of its own or continues a checkpoint's."""
     with session.bar(description, trainer.epochs - trainer.done) as advance, global_stream(seed, stream):
         if trainer.done and session.checkpoint is not None:
-            torch.set_rng_state(session.checkpoint["global_random"])
+            restore_generators(session.checkpoint)
         yield advance
 
 
@@ -154,7 +160,7 @@ def _train(
                     "trainer": trainer.state_dict(),
                     "selection": vars(selection),
                     "layers": layers.courses,
-                    "global_random": torch.get_rng_state(),
+                    **generator_states(),
                 }
             )
             advance(f"{note}  {epoch.images_per_second:.1f} images/s")
@@ -176,7 +182,7 @@ def _score(
         note += f"  accuracy {100 * epoch.accuracy:.1f} %"
     if monitored is not None:
         images: ImageSet = getattr(prepared.split, monitored)
-        output = predict(trainer.tested, images, batch=measure.batch)
+        output = prepared.predict(images)
         score = values[f"{monitored}/{measure.name}"] = processes.broadcast(measure.score(output, images))
         batch_size = trainer.batches.batch_size
         values[f"{monitored}/loss"] = mean_loss(measure.loss, output, images, batch_size=batch_size)
@@ -199,7 +205,7 @@ def _test(
     """Test the selected epoch, whose weights the network has afterwards."""
     network, split = prepared.trainer.tested, prepared.split
     network.load_state_dict(selection.best_state)
-    outputs = prepared.measure.outputs(predict(network, split.test, batch=prepared.measure.batch), split.test)
+    outputs = prepared.measure.outputs(prepared.predict(split.test), split.test)
     return prepared.measure.result(
         spec=spec,
         network=network,

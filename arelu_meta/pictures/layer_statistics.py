@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from arelu_meta.activations.arelu import SlopeParameters, bounded_alpha
 from arelu_meta.activations.parameters import activation_modules, is_activation
+from arelu_meta.seeding import forked_generators
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ def layer_statistics(
     layers = activation_modules(network) if activations_only else _measured_layers(network)
     with record_calls(layers, lambda name, _, output: outputs.setdefault(name, []).append(output)):
         buffers = {name: buffer.clone() for name, buffer in network.named_buffers()}
-        with torch.random.fork_rng(), torch.enable_grad():
+        with forked_generators(), torch.enable_grad():
             logits = torch.func.functional_call(network, buffers, (x.detach().requires_grad_(),))
             value = loss(logits, y)
     # Parameters that learn: all of an activation, and those of a layer that no layer inside it holds.

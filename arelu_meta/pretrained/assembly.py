@@ -16,7 +16,7 @@ from arelu_meta.errors import InputError, first_line
 from arelu_meta.pretrained.networks import Model, ModelSource, build_network, declared_inputs, find_model, of_weights
 from arelu_meta.pretrained.timm_networks import convert_weights, head_path, is_headless
 from arelu_meta.pretrained.weights import Weights, load_weights, read_weights
-from arelu_meta.seeding import global_stream
+from arelu_meta.seeding import forked_generators, global_stream
 from arelu_meta.surgery import SwapReport, swap
 
 Normalise = Literal["weights", "imagenet", "target", "none"]
@@ -218,7 +218,7 @@ def _new_head(network: nn.Module, inputs: Inputs, head: str, *, classes: int, se
 def check_takes(network: nn.Module, inputs: Inputs, *, model: str, batch: int = 2) -> None:
     """Refuse images that the network cannot take, in evaluation or in training, before anything is trained."""
     shape = f"{inputs.channels}x{inputs.image_size}x{inputs.image_size}"
-    with torch.random.fork_rng():
+    with forked_generators():
         for training in (False, True):
             try:
                 output = copy.deepcopy(network).train(training)(noise(inputs, batch if training else 2))

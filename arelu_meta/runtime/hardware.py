@@ -18,11 +18,28 @@ KEPT = 2**30
 
 
 def resolve_device(name: str) -> "torch.device":
-    """Turn `auto`, `cpu`, `cuda`, `cuda:1`, ... into a device that is present (`auto`: a GPU when there is one)."""
+    """Turn `auto`, `cpu`, `cuda`, `cuda:1`, ... into a device that is present (`auto`: a GPU when there is one).
+
+    Of several processes that torchrun started on this machine, each has a GPU of its own.
+
+    Raises:
+        InputError: there is no such device, or there are more processes than GPUs.
+    """
     import torch
 
     if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+        if name == "cpu":
+            return torch.device(name)
+    local = int(os.environ.get("LOCAL_RANK", "0"))
+    if name == "cuda" and local:
+        count = torch.cuda.device_count()
+        if local >= count:
+            raise InputError(
+                f"process {local + 1} of this machine has no GPU of its own: there are {count}; "
+                f"start {count} processes, or set `device` to cpu"
+            )
+        name = f"cuda:{local}"
     try:
         device = torch.device(name)
         torch.zeros(1, device=device).item()  # `meta` has devices, but no numbers
@@ -30,6 +47,51 @@ def resolve_device(name: str) -> "torch.device":
         present = ["cpu", *(f"cuda:{number}" for number in range(torch.cuda.device_count()))]
         raise InputError(f"device {name!r} is not available here; set `device` to {' or '.join(present)}") from None
     return device
+
+
+def device_of_worker(name: str, number: int) -> str:
+    """Name the device of one of several workers on this machine: GPUs are dealt out where the name is of no single one.
+
+    Args:
+        name: what was asked for: `auto`, `cuda`, `cuda:1`, `cpu`, ...
+        number: number of the worker, from 0
+    """
+    if name not in ("auto", "cuda"):
+        return name
+    import torch
+
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    return f"cuda:{number % count}" if count else name
+
+
+@contextmanager
+def numerics(*, tf32: bool = False, cudnn_benchmark: bool = False, deterministic: bool = False) -> Iterator[None]:
+    """Set how torch trades digits and repeatability for speed; in the end all is as before.
+
+    Args:
+        tf32: let matrix products and convolutions of float32 on a GPU drop the last 13 bits of their inputs.
+        cudnn_benchmark: let cuDNN try its algorithms for every new shape, and take the fastest.
+        deterministic: take algorithms that give the same bits each time; torch warns where there is none.
+    """
+    import torch
+
+    cudnn = torch.backends.cudnn
+    before = cudnn.benchmark, cudnn.allow_tf32, torch.get_float32_matmul_precision()
+    mode = torch.get_deterministic_debug_mode()
+    if tf32:
+        torch.set_float32_matmul_precision("high")
+        cudnn.allow_tf32 = True
+    if cudnn_benchmark:
+        cudnn.benchmark = True
+    if deterministic:
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read when cuBLAS is first used
+        torch.use_deterministic_algorithms(True, warn_only=True)
+    try:
+        yield
+    finally:
+        cudnn.benchmark, cudnn.allow_tf32 = before[:2]
+        torch.set_float32_matmul_precision(before[2])
+        torch.set_deterministic_debug_mode(mode)
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from arelu_meta.data.episodes import Episode, EpisodeSampler
 from arelu_meta.errors import DivergedError
 from arelu_meta.learners.learner import Learner, StepOutcome
 from arelu_meta.runtime import processes
+from arelu_meta.training.forward import Precision, autocast
 
 PROBED = 4  # episodes that tell whether a network still answers
 REMEDY = "lower `inner_lr` or `outer_lr`, or set `clip_norm` or `episode_clip`"
@@ -57,6 +58,7 @@ def meta_train(
     done: int = 0,
     halve_lr_every: int | None = None,
     outer_clip: float | None = None,
+    precision: Precision = "fp32",
 ) -> Iterator[Iteration]:
     """Train, one update per batch of episodes, and yield after each; the caller logs, validates, saves, stops.
 
@@ -68,6 +70,7 @@ def meta_train(
         iterations, done: outer steps of the whole training, and those that a resumed run has taken before.
         halve_lr_every: outer steps after which the learning rate is halved, again and again.
         outer_clip: bound on the norm of the batch gradient; the learner's `episode_clip` is heeded before.
+        precision: number format of the passes through the network; parameters and updates stay as they are.
 
     Raises:
         DivergedError: the query loss of a batch is not finite, or with `episode_clip` no episode's gradient is; no
@@ -82,7 +85,8 @@ def meta_train(
         # With more processes than episodes some have no share, and still take part in what follows.
         outcome = StepOutcome(mine.query_x.new_zeros(()), mine.query_x.new_zeros(0, dtype=torch.float32))
         if len(mine):
-            outcome = learner.meta_step(mine, progress=(number - 1) / iterations, share=len(mine) / len(episodes))
+            with autocast(mine.query_x.device, precision):
+                outcome = learner.meta_step(mine, progress=(number - 1) / iterations, share=len(mine) / len(episodes))
         accuracies = processes.gather_rows(outcome.accuracies, len(episodes))
         losses = processes.gather_rows(outcome.loss.expand(len(mine)), len(episodes))
         loss = losses.mean().item()
@@ -138,18 +142,28 @@ def clip_gradients(parameters: Iterable[Parameter], bound: float | None) -> floa
 
 
 def evaluate(
-    learner: Learner, sampler: EpisodeSampler, numbers: Tensor, *, batch: int = 32, check: bool = True
+    learner: Learner,
+    sampler: EpisodeSampler,
+    numbers: Tensor,
+    *,
+    batch: int = 32,
+    check: bool = True,
+    precision: Precision = "fp32",
 ) -> Tensor:
     """Query accuracy, or error, of drawn episodes at every adaptation step, (episodes, steps + 1), batch by batch.
 
     With `check`, DivergedError where the network no longer answers; once is enough for the parts of one evaluation.
     """
-    return _over_batches(learner.accuracy_by_step, learner, sampler, numbers, batch, check=check)
+    with autocast(sampler.images.device, precision):
+        return _over_batches(learner.accuracy_by_step, learner, sampler, numbers, batch, check=check)
 
 
-def validate(learner: Learner, sampler: EpisodeSampler, numbers: Tensor, *, batch: int = 32) -> float:
+def validate(
+    learner: Learner, sampler: EpisodeSampler, numbers: Tensor, *, batch: int = 32, precision: Precision = "fp32"
+) -> float:
     """Mean query accuracy, or error, after the last adaptation step only, for choosing between iterations."""
-    return _over_batches(learner.final_accuracy, learner, sampler, numbers, batch).mean().item()
+    with autocast(sampler.images.device, precision):
+        return _over_batches(learner.final_accuracy, learner, sampler, numbers, batch).mean().item()
 
 
 @torch.no_grad()

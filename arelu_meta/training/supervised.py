@@ -1,4 +1,4 @@
-"""The supervised loop: epochs over tensor-resident batches, and evaluation in large ones."""
+"""The supervised loop: epochs over tensor-resident batches."""
 
 import math
 import os
@@ -14,15 +14,14 @@ from torch.optim import Optimizer
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from arelu_meta.data.batches import Batches
-from arelu_meta.data.imageset import ImageSet
 from arelu_meta.errors import DivergedError, InputError
 from arelu_meta.learners.moving import head_parameters, parameters_of
 from arelu_meta.runtime import processes
+from arelu_meta.training.forward import Precision, autocast
 from arelu_meta.training.learning_rates import Schedule, layer_groups, lr_factor
 from arelu_meta.training.losses import Loss, count_correct
 
 OptimizerName = Literal["sgd", "adam", "adamw"]
-Precision = Literal["fp32", "bf16", "fp16"]
 COMPILERS = ("g++", "clang++", "c++")
 FUSED_DEVICES = ("cpu", "cuda", "mps", "xpu")  # where torch has the kernels of SGD, Adam and AdamW
 
@@ -278,20 +277,3 @@ class SupervisedTrainer:
             if self.averaged is not None:
                 self.averaged.update_parameters(self.network)
         return tuple(processes.all_reduce(figures))
-
-
-def autocast(device: torch.device, precision: Precision) -> torch.autocast:
-    """The number format of a forward pass."""
-    dtype = torch.float16 if precision == "fp16" else torch.bfloat16
-    return torch.autocast(device.type, dtype=dtype, enabled=precision != "fp32")
-
-
-@torch.inference_mode()
-def predict(network: nn.Module, images: ImageSet, *, batch: int = 1024) -> Tensor:
-    """Output of the network for all images in order, on the CPU, in large batches; DivergedError if not finite."""
-    network.eval()
-    numbers = torch.arange(len(images), device=images.device)
-    output = torch.cat([network(images.pixels(part)).float().cpu() for part in numbers.split(batch)])
-    if not output.isfinite().all():  # the last step of the training broke the network
-        raise DivergedError("outputs of the network are not finite after training; lower `lr`, or set `clip_norm`")
-    return output

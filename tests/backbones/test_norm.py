@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
-from arelu_meta.backbones.norm import BatchStatisticsNorm, make_norm
+from arelu_meta.backbones.norm import BatchStatisticsNorm, make_norm, statistics_from
 from arelu_meta.errors import InputError
 
 Loss = Callable[[dict[str, Tensor]], Tensor]
@@ -164,3 +164,14 @@ def test_channels_far_from_zero_and_without_spread():
     theirs = torch.nn.functional.batch_norm(x.double(), None, None, training=True).float()
     torch.testing.assert_close(BatchStatisticsNorm(2, affine=False)(x), theirs, rtol=1e-3, atol=1e-3)
     assert torch.equal(BatchStatisticsNorm(2)(torch.full((3, 2, 4, 4), 7.0)), torch.zeros(3, 2, 4, 4))
+
+
+@pytest.mark.parametrize("rows", [None, 4])
+def test_half_precision_is_computed_in_float32(rows: int | None):
+    """Numbers near 300 have steps of 2 in bfloat16: their mean and deviation would be lost."""
+    norm = BatchStatisticsNorm(3, support_only=rows is not None)
+    x = (300 + 8 * images(6, 3, 5, 6)).bfloat16()
+    with statistics_from(rows or 6):
+        out, expected = norm(x), norm(x.float())
+    assert out.dtype == torch.bfloat16
+    assert torch.equal(out, expected.bfloat16())

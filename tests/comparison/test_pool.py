@@ -4,11 +4,15 @@ import signal
 import subprocess
 import sys
 import threading
+import warnings
 
 import pytest
 
+from arelu_meta.comparison import pool
 from arelu_meta.comparison.pool import Pool, Sender, _interrupts_ignored
+from arelu_meta.comparison.worker import Job
 from arelu_meta.errors import InputError
+from arelu_meta.kinds.execution import Execution
 
 IGNORES = "import signal; print(signal.getsignal(signal.SIGINT) is signal.SIG_IGN)"
 
@@ -33,6 +37,30 @@ def test_cores_are_shared_out_on_macos(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delattr(os, "sched_getaffinity")
     monkeypatch.setattr(os, "cpu_count", lambda: 8)
     assert Pool(2)._threads == 4
+
+
+def test_a_worker_runs_its_cells_on_its_own_gpu(monkeypatch: pytest.MonkeyPatch):
+    """The second of two workers, on a machine with two GPUs; the first message is the job, then the runner is gone."""
+    job, ran = Job(cell=None, execution=Execution(device="auto", threads=3)), list[Execution]()
+    messages = iter([job])
+
+    class Connection:
+        def recv(self) -> Job:
+            try:
+                return next(messages)
+            except StopIteration:
+                raise EOFError from None
+
+        def send(self, message: object) -> None:
+            assert message == ("outcome", "done")
+
+    monkeypatch.setattr(pool, "run_cell", lambda job, _bar: ran.append(job.execution) or "done")
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
+    monkeypatch.setattr(signal, "signal", lambda *_handler: None)
+    monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
+    pool._work(Connection(), 1)
+    assert ran == [Execution(device="cuda:1", threads=3)]
 
 
 @pytest.mark.parametrize(

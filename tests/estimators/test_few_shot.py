@@ -168,6 +168,9 @@ def test_with_a_model_it_answers_as_the_model_does():
     assert classifier.n_features_in_ == 28 * 28
     truth = np.array(["cat"] * 5)
     assert classifier.score(query, truth) == (expected.argmax(1) == 0).mean()
+    absent = FewShotClassifier(model, device="cuda:99")
+    with pytest.raises(InputError, match="device 'cuda:99' is not available here"):
+        absent.fit(images(6), WORDS)
 
 
 def test_images_come_in_three_shapes_and_two_kinds():

@@ -1,7 +1,14 @@
 import pytest
 
 from arelu_meta.errors import InputError
-from arelu_meta.kinds.execution import EXECUTION_TAGS, EpisodeExecution, Execution, TrainingExecution, seed_numbers
+from arelu_meta.kinds.execution import (
+    EXECUTION_TAGS,
+    BatchExecution,
+    EpisodeExecution,
+    Execution,
+    TrainingExecution,
+    seed_numbers,
+)
 
 
 def test_seed_numbers():
@@ -44,6 +51,14 @@ def test_plain_settings_get_the_defaults():
     assert TrainingExecution.of(own) is own
 
 
+def test_speed_settings_go_to_the_kinds_that_have_them():
+    """As `compare` passes them on: a run on episodes has no memory layout, and how cuDNN chooses is for all."""
+    given = BatchExecution(channels_last=True, compile=True, fused=True, tf32=True)
+    assert TrainingExecution.of(given) == TrainingExecution(channels_last=True, compile=True, fused=True, tf32=True)
+    assert EpisodeExecution.of(given) == EpisodeExecution(tf32=True)
+    assert given.trainer_options() == {"channels_last": True, "compile": True, "fused": True}
+
+
 def test_settings_of_one_kind_of_run_serve_another():
     training = TrainingExecution(threads=2, experiment="mine", fused=True)
     episodes = EpisodeExecution.of(training)
@@ -67,3 +82,5 @@ def test_tags_say_how_a_run_is_carried_out():
     episodes = EpisodeExecution(chunk=4).run_tags(threads=1, processes=1, precision="fp32")
     assert (episodes["exec.chunk"], episodes["exec.record_steps"]) == ("4", "True")
     assert set(tags) | set(episodes) == set(EXECUTION_TAGS)
+    exact = EpisodeExecution(deterministic=True).run_tags(threads=1, processes=1, precision="fp32")
+    assert set(exact) - set(episodes) == {"exec.deterministic"}

@@ -8,7 +8,15 @@ import pytest
 import torch
 
 from arelu_meta.errors import InputError
-from arelu_meta.runtime.hardware import available_memory, keep_freed_memory, resolve_device, threads, usable_cores
+from arelu_meta.runtime.hardware import (
+    available_memory,
+    device_of_worker,
+    keep_freed_memory,
+    numerics,
+    resolve_device,
+    threads,
+    usable_cores,
+)
 
 PROGRAM = """
     from contextlib import nullcontext
@@ -76,9 +84,17 @@ def test_cpu():
     assert resolve_device("cpu") == torch.device("cpu")
 
 
+def gpus(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+    """A machine with so many GPUs, on which a tensor can be made, here of no numbers."""
+    make = torch.zeros
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: count > 0)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: count)
+    monkeypatch.setattr(torch, "zeros", lambda *shape, device: make(*shape))  # noqa: ARG005
+
+
 @pytest.mark.parametrize(("present", "kind"), [(True, "cuda"), (False, "cpu")])
 def test_auto_takes_a_gpu_when_there_is_one(monkeypatch: pytest.MonkeyPatch, present: bool, kind: str):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: present)
+    gpus(monkeypatch, int(present))
     assert resolve_device("auto").type == kind
 
 
@@ -99,3 +115,61 @@ def test_threads_are_set_for_a_while(asked: int, inside: int):
         assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize(
+    ("name", "rank", "device"),
+    [
+        ("auto", "0", "cuda"),
+        ("auto", "1", "cuda:1"),
+        ("cuda", "3", "cuda:3"),
+        ("cuda:2", "1", "cuda:2"),
+        ("cpu", "1", "cpu"),
+    ],
+)
+def test_processes_of_one_machine_have_a_gpu_each(name: str, rank: str, device: str, monkeypatch: pytest.MonkeyPatch):
+    gpus(monkeypatch, 4)
+    monkeypatch.setenv("LOCAL_RANK", rank)
+    assert resolve_device(name) == torch.device(device)
+
+
+def test_more_processes_than_gpus_are_refused(monkeypatch: pytest.MonkeyPatch):
+    """NCCL would say `Duplicate GPU detected`, after a minute."""
+    gpus(monkeypatch, 2)
+    monkeypatch.setenv("LOCAL_RANK", "2")
+    with pytest.raises(InputError, match=r"process 3 of this machine has no GPU of its own: there are 2; start 2"):
+        resolve_device("auto")
+
+
+@pytest.mark.parametrize(
+    ("name", "count", "devices"),
+    [
+        ("auto", 2, ["cuda:0", "cuda:1", "cuda:0"]),
+        ("cuda", 3, ["cuda:0", "cuda:1", "cuda:2"]),
+        ("cuda:1", 2, ["cuda:1"] * 3),
+        ("auto", 0, ["auto"] * 3),
+        ("cpu", 2, ["cpu"] * 3),
+    ],
+)
+def test_workers_are_spread_over_the_gpus(name: str, count: int, devices: list[str], monkeypatch: pytest.MonkeyPatch):
+    gpus(monkeypatch, count)
+    assert [device_of_worker(name, number) for number in range(3)] == devices
+
+
+def test_numerics_are_set_for_a_while(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", "own")
+
+    def settings() -> list[object]:
+        cudnn = torch.backends.cudnn
+        return [torch.get_float32_matmul_precision(), cudnn.benchmark, torch.are_deterministic_algorithms_enabled()]
+
+    before = settings()
+    assert before == ["highest", False, False]
+    with numerics():
+        assert settings() == before
+    with numerics(tf32=True, cudnn_benchmark=True, deterministic=True):
+        assert settings() == ["high", True, True]
+        assert torch.is_deterministic_algorithms_warn_only_enabled()
+        assert torch.backends.cudnn.allow_tf32
+    assert settings() == before
+    assert os.environ["CUBLAS_WORKSPACE_CONFIG"] == "own"

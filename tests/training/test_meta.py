@@ -16,6 +16,7 @@ from arelu_meta.data.episodes import Episode, EpisodeSampler
 from arelu_meta.errors import DivergedError
 from arelu_meta.learners.engines.func_engine import FuncEngine
 from arelu_meta.learners.learner import Learner, StepOutcome
+from arelu_meta.training.forward import autocast
 from arelu_meta.training.meta import clip_gradients, evaluate, make_optimizer, meta_train, validate
 from tests.learners.small_problems import build, episodes, own_net
 
@@ -259,3 +260,49 @@ def test_a_network_that_its_last_step_broke_is_not_measured(sampler):
     for measure in (validate, evaluate):
         with pytest.raises(DivergedError, match=r"the answers to 4 of 4 episodes are not finite; lower `inner_lr`"):
             measure(learner, sampler, numbers)
+
+
+@pytest.mark.parametrize("engine", ["func", "higher", "learn2learn"])
+def test_bfloat16_passes_leave_float32_updates(engine: str):
+    """Inner steps of 1e-4 are below bfloat16's resolution of 2^-8 near 1; they must move the parameters all the same.
+
+    The gradients of both formats point the same way, to the eight bits of bfloat16.
+    """
+    pytest.importorskip(engine) if engine != "func" else None
+    batch, gradients = episodes(4), dict[str, torch.Tensor]()
+    for precision in ("fp32", "bf16"):
+        learner = build("maml", own_net("arelu"), engine=engine, inner_lr=1e-4, inner_steps=2)
+        learner.network.float()
+        narrow = Episode(*(each.float() if each.is_floating_point() else each for each in batch.tensors()))
+        before = copy.deepcopy(learner.network.state_dict())
+        train_once = meta_train(
+            learner, make_optimizer(learner, 0.01), lambda given=narrow: given, iterations=1, precision=precision
+        )
+        next(train_once)
+        parameters = list(learner.network.parameters())
+        assert {parameter.dtype for parameter in parameters} == {torch.float32}
+        gradients[precision] = torch.cat([each.grad.flatten() for each in parameters if each.grad is not None])
+        assert gradients[precision].dtype == torch.float32
+        learner.network.load_state_dict(before)
+        if engine == "func":
+            with autocast(torch.device("cpu"), precision):
+                moved = learner.engine.adapted_parameters(learner.network, learner.rule, narrow)
+            assert all(each.dtype == torch.float32 for each in moved.values())
+            assert any(0 < (moved[name] - before[name]).abs().max() < 1e-2 for name in moved)
+    assert not torch.equal(gradients["fp32"], gradients["bf16"])
+    assert torch.cosine_similarity(gradients["fp32"], gradients["bf16"], dim=0) > 0.99
+
+
+@pytest.mark.parametrize(("precision", "cast"), [("fp32", False), ("bf16", True)])
+def test_evaluation_has_the_precision_of_the_training(sampler, monkeypatch, precision: str, cast: bool):
+    learner, numbers, seen = maml_with_dropout(), sampler.draw(3, torch.Generator().manual_seed(0)), list[bool]()
+
+    def measure(batch: Episode, **_options: Any) -> torch.Tensor:
+        seen.append(torch.is_autocast_enabled("cpu"))
+        return torch.zeros(len(batch), 3)
+
+    for name in ("accuracy_by_step", "final_accuracy", "query_logits"):
+        monkeypatch.setattr(learner, name, measure)
+    evaluate(learner, sampler, numbers, precision=precision)
+    validate(learner, sampler, numbers, precision=precision)
+    assert seen == [cast] * 4

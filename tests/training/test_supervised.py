@@ -15,7 +15,8 @@ from arelu_meta.data.augment import shift
 from arelu_meta.data.batches import Batches
 from arelu_meta.data.imageset import ImageSet
 from arelu_meta.errors import DivergedError, InputError
-from arelu_meta.training.supervised import Epoch, SupervisedTrainer, predict
+from arelu_meta.training.forward import predict
+from arelu_meta.training.supervised import Epoch, SupervisedTrainer
 from tests.tiny_images import digits
 from tests.training.doubled import DoubleBatches
 

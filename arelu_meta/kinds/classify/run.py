@@ -21,8 +21,9 @@ from arelu_meta.kinds.supervised import Measure, Prepared, run_supervised
 from arelu_meta.kinds.supervised_spec import OptimizationSection
 from arelu_meta.metrics import accuracy
 from arelu_meta.seeding import generator
+from arelu_meta.training.forward import predict
 from arelu_meta.training.losses import Loss, cross_entropy
-from arelu_meta.training.supervised import SupervisedTrainer, predict
+from arelu_meta.training.supervised import SupervisedTrainer
 
 
 def run_classify(
@@ -64,9 +65,7 @@ def prepare(
         split.train,
         spec.training,
         seed=spec.seed,
-        channels_last=execution.channels_last,
-        compile=execution.compile,
-        fused=execution.fused,
+        **execution.trainer_options(),
     )
     return Prepared(split, trainer, accuracy_measure(trainer.loss))
 
@@ -85,9 +84,9 @@ def accuracy_of(logits: Tensor, images: ImageSet) -> float:
     return accuracy(logits, images.labels.cpu()).item()
 
 
-def accuracy_on(network: nn.Module, images: ImageSet) -> float:
-    """Share of correct answers on a set."""
-    return accuracy_of(predict(network, images), images)
+def accuracy_on(network: nn.Module, images: ImageSet, **options: Any) -> float:
+    """Share of correct answers on a set; `options` are those of `predict`."""
+    return accuracy_of(predict(network, images, **options), images)
 
 
 def classifier_trainer(

@@ -122,6 +122,11 @@ class FewShotModel:
         """
         return self.adapt(support_x, support_y).probabilities(query_x)
 
+    def to(self, device: str | torch.device) -> "FewShotModel":
+        """Move all that was learned to a device, such as `cuda`, where support and queries then go; gives itself."""
+        self.learner.state().to(device)
+        return self
+
     def prepare(self, images: Any, *, name: str = "images") -> Tensor:
         """Bring raw images to what the network takes, on its device; see `prepare_images`."""
         return prepare_images(images, self.inputs, name=name).to(next(self.learner.network.parameters()).device)

@@ -36,7 +36,7 @@ from arelu_meta.pictures.adapted_curves import adapted_curves
 from arelu_meta.pictures.figures import activation_curves, training_curve
 from arelu_meta.pretrained.assembly import Assembled
 from arelu_meta.runtime import processes
-from arelu_meta.seeding import generator, global_stream
+from arelu_meta.seeding import generator, generator_states, global_stream, restore_generators
 from arelu_meta.store.tracker import Tracker
 from arelu_meta.training.meta import evaluate, make_optimizer, meta_train, validate
 
@@ -142,7 +142,8 @@ def _train_and_test(
     chunks, scores, measure = fixed["test"].split(60), list[Tensor](), spec.measure
     with session.bar("test", len(chunks)) as advance:
         for numbers in chunks:
-            scores.append(evaluate(learner, samplers["test"], numbers, check=not scores))
+            precision = spec.training.precision
+            scores.append(evaluate(learner, samplers["test"], numbers, check=not scores, precision=precision))
             advance(f"{measure.name} {measure.text(torch.cat(scores)[:, -1].mean().item())}")
     result = FewShotResult(
         spec=spec,
@@ -195,7 +196,7 @@ def _train(
     iterations = spec.training.iterations
     with session.bar("meta-train", iterations - training.done) as advance, global_stream(spec.seed, "training"):
         if checkpoint is not None:
-            torch.set_rng_state(checkpoint["global_random"])
+            restore_generators(checkpoint)
         for step in meta_train(
             learner,
             optimizer,
@@ -204,13 +205,16 @@ def _train(
             done=training.done,
             halve_lr_every=spec.training.halve_lr_every,
             outer_clip=spec.training.outer_clip,
+            precision=spec.training.precision,
         ):
             values = {**step.metrics(measure.name), **activation_values(learner.network)}
             training.done = step.number
             training.curves["train"].append((step.number, step.accuracy))
             due = step.number % spec.evaluation.validate_every == 0 or step.number == iterations
             if due and validation is not None:
-                score = values[f"validation/{measure.name}"] = validate(learner, samplers["validation"], validation)
+                score = values[f"validation/{measure.name}"] = validate(
+                    learner, samplers["validation"], validation, precision=spec.training.precision
+                )
                 training.curves.setdefault("validation", []).append((step.number, score))
                 if measure.better(score, than=training.best):
                     training.best, training.selected = score, step.number
@@ -234,7 +238,7 @@ def _checkpoint(
         "state": state.state_dict(),
         "optimizer": optimizer.state_dict(),
         "episode_random": random.get_state(),
-        "global_random": torch.get_rng_state(),
+        **generator_states(),
     }
 
 

@@ -96,6 +96,8 @@ class MetaTrainingSection(Section):
     """bound on the norm of each episode's gradient, before the batch is averaged; for methods with an inner loop"""
     outer_clip: OptionalRate = None
     """bound on the norm of the batch gradient, before the outer optimizer steps"""
+    precision: Literal["fp32", "bf16"] = "fp32"
+    """number format of the passes through the network; parameters, and inner and outer updates, stay float32"""
 
     @model_validator(mode="after")
     def _pair_exists(self) -> "MetaTrainingSection":
@@ -169,6 +171,7 @@ class FewShotSpec(Spec):
             "training.loss",
             "training.episode_clip",
             "training.outer_clip",
+            "training.precision",
             *(f"fit.{key}" for key in EpisodeInputSection.model_fields),
         )
     )

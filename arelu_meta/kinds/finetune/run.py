@@ -8,7 +8,7 @@ from arelu_meta.data import splits
 from arelu_meta.data.splits import SUBSETS, Split
 from arelu_meta.errors import InputError
 from arelu_meta.kinds.classify.run import accuracy_measure, classifier_trainer
-from arelu_meta.kinds.execution import Execution
+from arelu_meta.kinds.execution import BatchExecution
 from arelu_meta.kinds.finetune.result import FineTuneResult
 from arelu_meta.kinds.finetune.spec import NO_WEIGHTS, FineTuneSpec
 from arelu_meta.kinds.session import divide, machine, reader_options
@@ -17,7 +17,7 @@ from arelu_meta.pretrained.assembly import Assembled, assemble, check_memory, ch
 from arelu_meta.runtime.hardware import available_memory
 
 
-def run_finetune(spec: FineTuneSpec, execution: Execution, bar: progress.Bar) -> FineTuneResult:
+def run_finetune(spec: FineTuneSpec, execution: BatchExecution, bar: progress.Bar) -> FineTuneResult:
     """Fine-tune and test; everything that wrong input can break is built before a run is opened in the store."""
     with machine(execution) as device:
         split, assembled = prepare(spec, root=execution.data_root or None)
@@ -29,6 +29,7 @@ def run_finetune(spec: FineTuneSpec, execution: Execution, bar: progress.Bar) ->
             seed=spec.seed,
             head=assembled.head,
             keep_statistics=spec.network.keep_statistics,
+            **execution.trainer_options(),
         )
         agreement, report = assembled.agreement, assembled.report
         result: FineTuneResult = run_supervised(

@@ -10,7 +10,7 @@ from arelu_meta.data.imageset import ImageSet
 from arelu_meta.kinds.results import SupervisedResult
 from arelu_meta.kinds.segment.spec import SegmentSpec
 from arelu_meta.pictures.figures import overlay_figure
-from arelu_meta.training.supervised import predict
+from arelu_meta.training.forward import predict
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)

@@ -22,8 +22,9 @@ from arelu_meta.kinds.session import load_split, machine
 from arelu_meta.kinds.supervised import Measure, Prepared, run_supervised
 from arelu_meta.metrics import largest_component, volume_dice
 from arelu_meta.seeding import generator
+from arelu_meta.training.forward import predict
 from arelu_meta.training.losses import dice_loss
-from arelu_meta.training.supervised import SupervisedTrainer, predict
+from arelu_meta.training.supervised import SupervisedTrainer
 
 BATCH = 32  # slices that are marked at once when a network is judged
 
@@ -75,9 +76,7 @@ def prepare(
         batches,
         dice_loss,
         **spec.training.trainer_options(),
-        channels_last=execution.channels_last,
-        compile=execution.compile,
-        fused=execution.fused,
+        **execution.trainer_options(),
     )
     largest = spec.volumes.largest_component
     score, outputs = partial(mean_dice, largest=largest), partial(volume_outputs, largest=largest)

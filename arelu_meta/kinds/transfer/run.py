@@ -1,8 +1,8 @@
 """One transfer run: pre-train on a source, then the target without tuning, from scratch, and fine-tuned."""
 
 from dataclasses import dataclass, field
+from typing import Any
 
-import torch
 from torch import Tensor
 
 from arelu_meta import data
@@ -14,7 +14,7 @@ from arelu_meta.data.inputs import fit_images
 from arelu_meta.data.splits import Split
 from arelu_meta.errors import InputError
 from arelu_meta.kinds.classify.run import accuracy_on, classifier_trainer
-from arelu_meta.kinds.execution import Execution
+from arelu_meta.kinds.execution import BatchExecution
 from arelu_meta.kinds.networks import build_classifier, check_classifier
 from arelu_meta.kinds.sections import InputSection
 from arelu_meta.kinds.session import Session, inputs_of_run, machine, open_session, with_pixels
@@ -24,9 +24,11 @@ from arelu_meta.kinds.transfer.result import TransferResult
 from arelu_meta.kinds.transfer.spec import STAGES, DomainsSection, TransferSpec
 from arelu_meta.pictures.figures import activation_curves, training_curve
 from arelu_meta.runtime import processes
+from arelu_meta.seeding import generator_states
 from arelu_meta.store.tracker import Tracker
+from arelu_meta.training.forward import evaluation_batch, predict
 from arelu_meta.training.losses import mean_loss
-from arelu_meta.training.supervised import SupervisedTrainer, predict
+from arelu_meta.training.supervised import SupervisedTrainer
 
 
 @dataclass
@@ -40,7 +42,7 @@ class StageProgress:
     tuned: dict[str, Tensor] = field(default_factory=dict)
 
 
-def run_transfer(spec: TransferSpec, execution: Execution, bar: progress.Bar) -> TransferResult:
+def run_transfer(spec: TransferSpec, execution: BatchExecution, bar: progress.Bar) -> TransferResult:
     """Train and test all settings of one activation and seed."""
     root = execution.data_root or None
     with machine(execution) as device:
@@ -65,7 +67,7 @@ def run_transfer(spec: TransferSpec, execution: Execution, bar: progress.Bar) ->
             datasets={"source": source.train, "train": target.train, "test": target.test},
             split=target,
         ) as session:
-            done = _run_stages(spec, source, target, session)
+            done = _run_stages(spec, source, target, session, execution.trainer_options())
             network = build_classifier(spec.network, target.train, seed=spec.seed).to(device)
             network.load_state_dict(done.tuned)
             result = TransferResult(
@@ -115,7 +117,9 @@ def _check_same_problem(source: Split, target: Split) -> None:
         )
 
 
-def _run_stages(spec: TransferSpec, source: Split, target: Split, session: Session) -> StageProgress:
+def _run_stages(
+    spec: TransferSpec, source: Split, target: Split, session: Session, options: dict[str, Any]
+) -> StageProgress:
     """Pre-train, train from scratch and fine-tune, or what of it a resumed run has left."""
     checkpoint = session.checkpoint
     reached = StageProgress(**checkpoint["progress"]) if checkpoint else StageProgress()
@@ -132,18 +136,25 @@ def _run_stages(spec: TransferSpec, source: Split, target: Split, session: Sessi
         if stage == "finetune":
             network.load_state_dict(reached.pretrained)
         stream = f"batches/{split.train.name}"
-        trainer = classifier_trainer(network, split.train, settings, seed=spec.seed, stream=stream)
+        trainer = classifier_trainer(network, split.train, settings, seed=spec.seed, stream=stream, **options)
         if checkpoint and reached.stage == resumed:
             trainer.load_state_dict(checkpoint["trainer"])
         _run_stage(spec, trainer, split, reached, session)
         weights = {key: value.clone() for key, value in trainer.tested.state_dict().items()}
         if stage == "pretrain":
-            reached.pretrained, reached.untuned = weights, accuracy_on(network, target.test)
+            reached.pretrained = weights
+            reached.untuned = accuracy_on(network, target.test, **_evaluation_options(trainer))
         elif stage == "finetune":
             reached.tuned = weights
         reached.stage += 1
         session.save({"progress": vars(reached), "trainer": None})
     return reached
+
+
+def _evaluation_options(trainer: SupervisedTrainer) -> dict[str, Any]:
+    """How many images are answered at once, and in which number format."""
+    batch = evaluation_batch(trainer.batches.images.device, trainer.batches.batch_size)
+    return {"batch": batch, "precision": trainer.precision}
 
 
 def _run_stage(
@@ -157,22 +168,21 @@ def _run_stage(
         "finetune": f"{target}, fine-tuning",
     }
     curve = reached.curves.setdefault(stage, [])
+    options = _evaluation_options(trainer)
     with training_stage(session, trainer, labels[stage], seed=spec.seed, stream=f"training/{stage}") as advance:
         for epoch in trainer.train():
-            score = accuracy_on(trainer.tested, split.test)
+            score = accuracy_on(trainer.tested, split.test, **options)
             curve.append((epoch.number, score))
             values = {f"{stage}/loss": epoch.loss, f"{stage}/test_accuracy": score}
             if len(split.validation):
-                output, batch_size = predict(trainer.tested, split.validation), trainer.batches.batch_size
+                output, batch_size = predict(trainer.tested, split.validation, **options), trainer.batches.batch_size
                 loss = mean_loss(trainer.loss, output, split.validation, batch_size=batch_size)
                 values[f"{stage}/validation_loss"] = loss
             log_step_losses(session.tracker, stage, epoch, trainer.epochs)
             if stage == "finetune":
                 values |= activation_values(trainer.network)
             session.tracker.log_metrics(values, epoch.number)
-            session.save(
-                {"progress": vars(reached), "trainer": trainer.state_dict(), "global_random": torch.get_rng_state()}
-            )
+            session.save({"progress": vars(reached), "trainer": trainer.state_dict(), **generator_states()})
             advance(f"loss {epoch.loss:.3f}  test {100 * score:.1f} %  {epoch.images_per_second:.0f} images/s")
 
 

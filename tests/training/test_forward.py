@@ -1,0 +1,81 @@
+"""Output of a network for all images: in batches that fit, in the number format of the training."""
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from arelu_meta import data
+from arelu_meta.data.imageset import ImageSet
+from arelu_meta.errors import RunError
+from arelu_meta.training.forward import autocast, evaluation_batch, predict
+
+
+@pytest.fixture(scope="module")
+def images() -> ImageSet:
+    return data.load("digits").subset(torch.arange(11))
+
+
+class Small(nn.Module):
+    """A network on a device with room for so many images; `sizes` are the batches it was asked for."""
+
+    def __init__(self, room: int) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.layer = nn.Sequential(nn.AvgPool2d(4), nn.Flatten(), nn.Linear(49, 3))  # 28x28 to 7x7
+        self.room, self.sizes = room, list[int]()
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.sizes.append(len(x))
+        if len(x) > self.room:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return self.layer(x)
+
+
+def test_batches_that_do_not_fit_are_halved_and_nothing_is_lost(images: ImageSet):
+    """Of eleven images, eight, then four do not fit; two do, and the answers are those of a device with room."""
+    tight = Small(room=3)
+    answers = predict(tight, images, batch=8)
+    assert tight.sizes == [8, 4, 2, 2, 2, 2, 2, 1]
+    expected = tight.layer(images.pixels(torch.arange(11)))
+    torch.testing.assert_close(answers, expected)
+
+
+def test_memory_that_runs_out_on_the_way(images: ImageSet):
+    class Filling(Small):
+        def forward(self, x: Tensor) -> Tensor:
+            self.room = 2 if len(self.sizes) == 1 else self.room
+            return super().forward(x)
+
+    network = Filling(room=4)
+    answers = predict(network, images, batch=4)
+    assert network.sizes == [4, 4, 2, 2, 2, 1]
+    torch.testing.assert_close(answers, network.layer(images.pixels(torch.arange(11))))
+
+
+def test_no_room_for_one_image_is_said(images: ImageSet):
+    with pytest.raises(RunError, match="not even one image fits into the memory of cpu"):
+        predict(Small(room=0), images, batch=4)
+
+
+@pytest.mark.parametrize(("precision", "dtype"), [("bf16", torch.bfloat16), ("fp16", torch.float16)])
+def test_answers_are_computed_as_in_training(images: ImageSet, precision: str, dtype: torch.dtype):
+    """The rounding of the format is in the answers, which are float32: 8 bits of mantissa, or 11."""
+    network = Small(room=11)
+    answers, wide = predict(network, images, precision=precision), predict(network, images)
+    with torch.autocast("cpu", dtype), torch.no_grad():
+        expected = network(images.pixels(torch.arange(11)))
+    assert expected.dtype == dtype
+    assert torch.equal(answers, expected.float())
+    assert 0 < (answers - wide).abs().max() < 0.05 * wide.abs().max()
+
+
+def test_full_precision_is_not_cast():
+    with autocast(torch.device("cpu"), "fp32"):
+        assert (torch.ones(2, 2) @ torch.ones(2, 2)).dtype == torch.float32
+
+
+def test_batches_follow_the_training_where_memory_is_scarce():
+    gpu, cpu = torch.device("cuda"), torch.device("cpu")
+    assert [evaluation_batch(gpu, size) for size in (8, 64, 1000)] == [32, 256, 1024]
+    assert evaluation_batch(gpu, 64, most=32) == 32
+    assert evaluation_batch(cpu, 8) == 1024
