@@ -117,9 +117,7 @@ def calibration_error(probabilities: torch.Tensor, labels: torch.Tensor) -> floa
 @pytest.mark.data
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "ways", "others"), [("cifar100", 20, 40), ("omniglot", 20, 10), ("svhn", 10, 60)])
-@pytest.mark.filterwarnings(
-    "ignore::arelu_meta.data.readers.UnverifiedData", "ignore:.* cop(y of another|ies of others)"
-)
+@pytest.mark.filterwarnings("ignore::arelu_meta.data.readers.UnverifiedData", "ignore:.* left out of")
 def test_probabilities_on_real_images(name, ways, others, published_data, tmp_path, monkeypatch):
     """EfficientNet-Lite0 at 96 pixels, 5 and 10 shots, ten draws: the mean probability is near the accuracy.
 
