@@ -186,7 +186,8 @@ HEADS: Mapping[str, HeadKind] = {
 def fit_sharpness(logits: Tensor, labels: Tensor) -> float:
     """Find the factor of logits that makes their softmax fit labels best, by the likelihood of answers to new images.
 
-    Labels are softened as Platt (1999) did: n images of a class do not show that an answer is never wrong.
+    It is the inverse of the temperature of temperature scaling (Guo et al. 2017). Labels are softened, as Platt (1999)
+    did, by 1 / (N + 2) for N answers: if all of them are right, the next may still be wrong.
 
     Args:
         logits: of images that the head was not fitted to, (N, classes).
@@ -199,7 +200,7 @@ def fit_sharpness(logits: Tensor, labels: Tensor) -> float:
     classes = logits.shape[1]
     scale = float(logits.double().std()) or 1.0
     unit = logits.double() / scale
-    doubt = 1 / (len(labels) / classes + 2)
+    doubt = 1 / (len(labels) + 2)
     target = torch.full_like(unit, doubt / max(1, classes - 1))
     target[torch.arange(len(labels)), labels] = 1 - doubt
 

@@ -111,8 +111,8 @@ def test_sharpness_against_a_grid():
     """The least softened loss over a fine grid of factors."""
     logits = torch.randn(60, 4, generator=torch.Generator().manual_seed(0)).double()
     labels = (logits + torch.randn(60, 4, generator=torch.Generator().manual_seed(1))).argmax(1)
-    target = torch.full((60, 4), (1 / 17) / 3).double()  # 15 images of a class: doubt 1 / 17
-    target[torch.arange(60), labels] = 16 / 17
+    target = torch.full((60, 4), (1 / 62) / 3).double()  # 60 answers: doubt 1 / 62
+    target[torch.arange(60), labels] = 61 / 62
     grid = np.exp(np.linspace(-4, 4, 4001))
     losses = [float(cross_entropy(factor * logits, target)) for factor in grid]
     assert fit_sharpness(logits.float(), labels) == pytest.approx(grid[int(np.argmin(losses))], rel=5e-3)
@@ -125,8 +125,8 @@ def test_the_scale_of_logits_does_not_matter():
     assert once == pytest.approx(1000 * thousandfold, rel=1e-3)
 
 
-def test_ten_right_answers_are_not_certain():
-    """All right and far apart: the probability of the answer stays near 11 / 12, not at 1."""
+def test_twenty_right_answers_are_not_certain():
+    """All right and far apart: the probability of the answer stays near 21 / 22, not at 1."""
     logits = 100 * torch.eye(2)[torch.arange(20) % 2]
     sharpness = fit_sharpness(logits, torch.arange(20) % 2)
-    assert (sharpness * logits).softmax(1).amax(1).tolist() == pytest.approx([11 / 12] * 20, abs=1e-3)
+    assert (sharpness * logits).softmax(1).amax(1).tolist() == pytest.approx([21 / 22] * 20, abs=1e-3)

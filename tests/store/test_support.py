@@ -97,7 +97,7 @@ def test_rates_that_cannot_be_told(rate, message):
 @pytest.mark.data
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["cifar100", "omniglot", "svhn"])
-@pytest.mark.filterwarnings("ignore::arelu_meta.data.readers.UnverifiedData")
+@pytest.mark.filterwarnings("ignore::arelu_meta.data.readers.UnverifiedData", "ignore:.* left out of")
 def test_false_alarms_on_real_images(name, published_data, tmp_path, monkeypatch):
     """EfficientNet-Lite0, half of the classes known by ten images each, the others held out, 40 draws, at rate 0.05.
 

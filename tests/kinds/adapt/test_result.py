@@ -1,5 +1,7 @@
 """The report of an adaptation, from answers made up by hand."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.stats import ttest_rel
@@ -55,6 +57,14 @@ def test_one_draw():
     assert not others
     assert all(len(row) == len(header) for row in rows)
     assert found.differences() == {}
+
+
+def test_one_test_image():
+    """One right of one: Wilson's interval is 1 / (1 + z^2) = 0.2065 to 1."""
+    drawn = outcome({"knn": 4, "linear": 0}, "linear")
+    one = replace(drawn, labels=drawn.labels[:1], answers={"knn": drawn.answers["knn"][:1], "linear": drawn.labels[:1]})
+    found = result([replace(one, selected=drawn.labels[:1])])
+    assert "test accuracy  100.00 % (20.65 to 100.00), n = 1, 95 % interval over images" in found.report()
 
 
 def test_draws_are_paired():

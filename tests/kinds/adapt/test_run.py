@@ -2,6 +2,7 @@
 
 import copy
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,8 @@ from PIL import Image
 from arelu_meta.data.raw_images import prepare_images
 from arelu_meta.errors import InputError
 from arelu_meta.kinds import run
-from arelu_meta.kinds.adapt.choosing import Support, best_of, choose_strength, stratified_folds
-from arelu_meta.kinds.adapt.run import prepare
+from arelu_meta.kinds.adapt.choosing import Choice, Support, best_of, choose_strength, stratified_folds
+from arelu_meta.kinds.adapt.run import _outcome, prepare
 from arelu_meta.kinds.adapt.spec import AdaptSpec
 from arelu_meta.kinds.execution import Execution
 from arelu_meta.learners.frozen_heads import HEADS
@@ -107,6 +108,27 @@ def test_without_held_out_images_all_choices_are_repeated_in_every_fold(store_ur
         choices = [choose_strength(method, given, 5, seed=0, stream=f"folds/0/{position}") for method in HEADS]
         expected.append(best_of(choices).fit(given)(features[held]).argmax(1).numpy())
     assert (np.concatenate(expected) == result.draws[0].selected).mean() > 0.99  # but for rounding
+
+
+def test_the_method_is_chosen_anew_in_every_fold():
+    """By all images knn is chosen, in the first fold linear, in the second knn; knn answers 0, linear 1."""
+    inside = {0: {"knn": 0.9, "linear": 0.8}, 1: {"knn": 0.7, "linear": 0.8}, 2: {"knn": 0.9, "linear": 0.8}}
+    numbers = {0: torch.tensor([], dtype=torch.int64), 1: torch.tensor([0, 2]), 2: torch.tensor([1])}
+    records = [
+        {
+            "draw": 0,
+            "split": split,
+            "numbers": numbers[split],
+            "logits": torch.eye(2)[[int(method == "linear")] * len(numbers[split])],
+            "choice": vars(Choice(method, 1, accuracy, 0.5, 1.0)),
+        }
+        for split, methods in inside.items()
+        for method, accuracy in methods.items()
+    ]
+    drawn = SimpleNamespace(held_out=False, images=SimpleNamespace(labels=torch.tensor([0, 1, 1])))
+    found = _outcome(drawn, 0, records)
+    assert (found.best.method, found.selected.tolist()) == ("knn", [1, 1, 0])
+    assert found.labels.tolist() == [0, 1, 1]
 
 
 @pytest.mark.usefixtures("store", "no_model")
