@@ -7,9 +7,13 @@ import pytest
 import torch
 
 from arelu_meta import data
+from arelu_meta.console import catalog
 from arelu_meta.data.readers.cifar import read_plain_pickle
 from arelu_meta.data.readers.cifar_few_shot import CLASSES, SUPERCLASSES
 from arelu_meta.data.splits import published
+from arelu_meta.kinds import run
+from arelu_meta.kinds.execution import Execution
+from arelu_meta.kinds.few_shot.spec import FewShotSpec
 
 # From Oreshkin et al. 2018: numbers of superclasses, in the alphabetical order that CIFAR-100 numbers them in.
 FC100 = {"train": {1, 2, 3, 4, 5, 6, 9, 10, 15, 17, 18, 19}, "validation": {8, 11, 13, 16}, "test": {0, 7, 12, 14}}
@@ -79,3 +83,21 @@ def test_names_are_those_of_the_published_files(published_data):
     """In their order; some copies leave `_tree` out."""
     names = read_plain_pickle(published_data / "cifar-100-python" / "meta")["fine_label_names"]
     assert [name.removesuffix("_tree") for name in names] == [name.removesuffix("_tree") for name in CLASSES]
+
+
+@pytest.mark.data
+@pytest.mark.usefixtures("store")
+@pytest.mark.filterwarnings("ignore::arelu_meta.data.readers.UnverifiedData")
+@pytest.mark.parametrize(
+    ("task", "method"), [("cifar_fs", "protonet"), pytest.param("fc100", "maml", marks=pytest.mark.slow)]
+)
+def test_the_tasks_are_learned_from_the_published_images(task, method, published_data):
+    """Of 750 queries chance answers 20 % with a deviation of 1.5: 30 % is more than six of them above."""
+    values = catalog.read("task", task)
+    values["training"] |= {"method": method, "iterations": 15, "meta_batch": 2}
+    values["evaluation"] |= {"test_episodes": 10, "validation_episodes": 4, "validate_every": 15}
+    values["network"] |= {"backbone_options": {"filters": 16}}
+    result = run(FewShotSpec.model_validate(values), Execution(data_root=str(published_data), device="cpu"))
+    assert result.held_out == "classes"
+    assert result.episodes.shape == (10, 1 if method == "protonet" else 6)
+    assert result.test.mean > 0.3

@@ -1,7 +1,10 @@
 """Sets of torchvision by name, on files that torchvision finds: fake images, MNIST's format, class folders."""
 
+import io
 import struct
+import zipfile
 from pathlib import Path
+from urllib.error import URLError
 
 import numpy as np
 import pytest
@@ -73,6 +76,49 @@ def test_grey_among_colour_and_several_sizes(tmp_path):
     images = data.load("torchvision:EuroSAT", root=tmp_path, image_size=8)
     assert images.class_names == ("a", "b")
     assert torch.equal(images.images[1], torch.full((3, 8, 8), 1, dtype=torch.uint8))
+
+
+class Host:
+    """In place of the network: what torchvision asks for, and the file that it gets."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.archive, self.reachable = b"", True
+
+    def __call__(self, url: str, root: str, filename: str, md5: str | None = None, **_others: object) -> None:
+        self.asked.append(url)
+        if not self.reachable:
+            raise URLError("no route to host")
+        assert len(md5 or "") == 32  # torchvision's own check of the file
+        (Path(root) / filename).write_bytes(self.archive)
+
+
+def test_a_missing_set_is_downloaded_once_by_torchvision_itself(monkeypatch, tmp_path):
+    """EuroSAT's own code makes the folder and unpacks the archive; a download that failed is tried again."""
+    host, packed, folder = Host(), io.BytesIO(), tmp_path / "new"
+    with zipfile.ZipFile(packed, "w") as archive:
+        for number, name in enumerate(("Forest", "River", "Forest")):
+            picture = io.BytesIO()
+            Image.new("RGB", (64, 64), (number, 10, 20)).save(picture, "png")
+            archive.writestr(f"2750/{name}/{name}_{number}.png", picture.getvalue())
+    monkeypatch.setattr("torchvision.datasets.utils.download_url", host)
+    monkeypatch.setenv("ARELU_META_OFFLINE", "0")
+    host.reachable = False
+    with pytest.raises(InputError, match=r"EuroSAT: cannot download it \(.*no route to host.*\); put its files into"):
+        data.load("torchvision:EuroSAT", root=folder)
+    host.reachable, host.archive = True, b"an error page, not an archive"
+    with pytest.raises(InputError, match=r"EuroSAT: cannot download it \(File is not a zip file\)"):
+        data.load("torchvision:EuroSAT", root=folder)
+    assert not data.is_local("torchvision:EuroSAT", root=folder)
+    host.archive = packed.getvalue()
+    for _ in range(2):
+        images = data.load("torchvision:EuroSAT", root=folder)
+        assert images.class_names == ("Forest", "River")
+        assert images.labels.tolist() == [0, 0, 1]
+        assert images.images[:, :, 0, 0].tolist() == [[0, 10, 20], [2, 10, 20], [1, 10, 20]]
+    assert len(host.asked) == 3
+    assert all(url.startswith("https://") and url.endswith("EuroSAT.zip") for url in host.asked)
+    assert data.is_local("torchvision:EuroSAT", root=folder)
 
 
 @pytest.mark.parametrize(

