@@ -197,5 +197,6 @@ def _resumable(client: "MlflowClient", folder: "RunFolder", folder_id: str, earl
     for run in earlier:
         own = run.data.tags.get(FOLDER_TAG) == folder_id
         if run.info.run_id != resumed and (own or run.info.status != "RUNNING"):
+            folder.remove_journal(run.info.run_id)
             client.delete_run(run.info.run_id)
     return resumed

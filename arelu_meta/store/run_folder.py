@@ -60,6 +60,14 @@ class RunFolder:
         opened = [Journal.open(path.parent) for path in self.path.glob(f"journal/*/{SENT}")]
         return [journal.path for journal in opened if journal.status == "FINISHED" and journal.next is not None]
 
+    def remove_journal(self, run_id: str) -> None:
+        """Delete the journal of a run that nobody will go on with: to bring it to the store would be in vain."""
+        for path in self.path.glob(f"journal/*/{SENT}"):
+            with suppress(InputError):  # whoever sends it says what is wrong with it
+                journal = Journal.open(path.parent)
+                if journal.run_id == run_id:
+                    journal.remove()
+
     @contextmanager
     def locked(self, *, wait: bool = False) -> Iterator[None]:
         """Keep other processes out of the folder while inside; the lock of a process that died is free.

@@ -80,9 +80,10 @@ def _make_run(client: MlflowClient, experiment_id: str, journal: Journal, entry:
 
 def _resume(client: MlflowClient, journal: Journal, entry: Entry) -> None:
     """Show the run as running again, in this process."""
-    client.update_run(journal.run_id, RunStatus.to_string(RunStatus.RUNNING), entry["name"])
     tags = {**entry["tags"], JOURNAL: journal.id, PROCESS: entry["process"]}
     client.log_batch(journal.run_id, tags=[RunTag(name, value) for name, value in tags.items()])
+    # Last: RUNNING with the process that is gone, it would be ended by whoever sees it.
+    client.update_run(journal.run_id, RunStatus.to_string(RunStatus.RUNNING), entry["name"])
     before = client.get_run(journal.run_id).data.tags
     for name in (DIVERGED, ENDED_BY):  # it may end otherwise now
         if name in before:

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from mlflow import MlflowClient
+from mlflow.entities import RunStatus
 
 from arelu_meta.console.progress import say
 from arelu_meta.errors import InputError, first_line
@@ -41,7 +42,9 @@ def close_stale(client: MlflowClient, experiment_id: str) -> list[str]:
     """End the runs of an experiment as FAILED whose process, on this machine, is gone; gives their ids."""
     closed = []
     for run in client.search_runs([experiment_id], "attributes.status = 'RUNNING'"):
-        if has_ended(run.data.tags.get(PROCESS, "")):
+        # Asked again when its process is seen to be gone: it may have ended as it should since the search.
+        gone = has_ended(run.data.tags.get(PROCESS, ""))
+        if gone and run_status(client, run.info.run_id) == RunStatus.to_string(RunStatus.RUNNING):
             client.set_tag(run.info.run_id, ENDED_BY, GONE)
             with no_address_printed():
                 client.set_terminated(run.info.run_id, "FAILED")

@@ -26,7 +26,7 @@ from arelu_meta.errors import DivergedError, InputError, StoreError
 from arelu_meta.kinds.execution import Execution
 from arelu_meta.kinds.few_shot.spec import FewShotSpec
 from arelu_meta.store import connection
-from arelu_meta.store.journal import runs_folder
+from arelu_meta.store.journal import Journal, runs_folder
 from arelu_meta.store.run_folder import RunFolder
 from arelu_meta.store.settling import flush
 from tests.tiny_runs import MLFLOW_WARNINGS
@@ -105,13 +105,19 @@ def test_of_two_runs_of_a_cell_the_one_that_finished_first_counts(
 
 
 def test_a_run_that_another_folder_has_open_is_left_alone(job: Job, runs: Store, training: list[Execution]):
-    """Its worker may be alive. What has ended without a result can be deleted; what our own folder left open, too."""
+    """Its worker may be alive. What has ended without a result can be deleted; what our own folder left open, too.
+
+    With its journal, which otherwise would wait for ever to be brought to a run that is gone.
+    """
     alive = runs.add(job, **{FOLDER_TAG: "another"})
     runs.add(job, "KILLED", **{FOLDER_TAG: "another"})
     (RunFolder(job.cell.spec).path).mkdir(parents=True)
     (RunFolder(job.cell.spec).path / "folder_id").write_text("ours")
-    runs.add(job, **{FOLDER_TAG: "ours"})
+    ours = runs.add(job, **{FOLDER_TAG: "ours"})
+    start = {"experiment": "mine", "name": "a run", "tags": {}}
+    Journal.create(RunFolder(job.cell.spec).path, "", run_id=ours, **start).release()
     outcome = run_cell(job)
+    assert list(runs_folder().glob("*/journal/*")) == []
     assert runs.statuses() == {alive: "RUNNING", outcome.run_id: "FINISHED"}
     assert [execution.resume for execution in training] == [False]
 

@@ -15,6 +15,7 @@ import json
 import os
 import random
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -257,18 +258,27 @@ def main() -> int:
         log.write_text("".join(json.dumps(each) + "\n" for each in done))
     warm_up()
     place = Path(tempfile.mkdtemp(prefix="arelu_meta-kills-"))
-    template, lost = make_template(place), 0
-    for command in given.only.split(","):
-        for found in trials(command, given, done, template, place):
-            done.append(found)
-            with log.open("a") as file:
-                file.write(json.dumps(found) + "\n")
-            verdict = "; ".join(found["wrong"][:4]) or ("same" if found["killed"] else "ended before it was killed")
-            sys.stdout.write(f"{command} {found['number']} {found['moments']} {found['seconds']} s: {verdict}\n")
-            sys.stdout.flush()
-        record = _record(command, given, done)
-        write_record(record)
-        lost += record.lost
+    template, commands = make_template(place), given.only.split(",")
+    waiting = {command: trials(command, given, done, template, place) for command in commands}
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # the records are written all the same
+    try:
+        while waiting:  # one of each in turn, so that all have been tried about as often at any time
+            for command in list(waiting):
+                found = next(waiting[command], None)
+                if found is None:
+                    del waiting[command]
+                    continue
+                done.append(found)
+                with log.open("a") as file:
+                    file.write(json.dumps(found) + "\n")
+                verdict = "; ".join(found["wrong"][:4]) or ("same" if found["killed"] else "ended before it was killed")
+                sys.stdout.write(f"{command} {found['number']} {found['moments']} {found['seconds']} s: {verdict}\n")
+                sys.stdout.flush()
+    finally:
+        records = [_record(command, given, done) for command in commands]
+        for record in records:
+            write_record(record)
+    lost = sum(record.lost for record in records)
     sys.stdout.write(f"what was lost is in {place}\n" if lost else "nothing was lost\n")
     return 1 if lost else 0
 

@@ -1,5 +1,6 @@
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from mlflow import MlflowClient
@@ -53,6 +54,23 @@ def test_stale_runs_of_another_folder(store: Path, statuses: Callable):
     assert len(closed) == 1
     assert MlflowClient().get_run(closed[0]).data.tags["ended_by"] == settling.GONE
     assert sorted(statuses(store)) == ["FAILED", "RUNNING", "RUNNING"]
+
+
+def test_a_run_that_ended_after_it_was_listed(store: Path, statuses: Callable, monkeypatch: pytest.MonkeyPatch):
+    """It was RUNNING when it was searched for; by the time its process is looked for, both have ended well."""
+    client, experiment_id = open_store("tests")
+    run = client.create_run(experiment_id, tags={PROCESS: ENDED})
+    search_runs = MlflowClient.search_runs
+
+    def ends_meanwhile(*arguments: Any, **options: Any) -> Any:
+        found = search_runs(*arguments, **options)
+        client.set_terminated(run.info.run_id, "FINISHED")
+        return found
+
+    monkeypatch.setattr(MlflowClient, "search_runs", ends_meanwhile)
+    assert settling.close_stale(client, experiment_id) == []
+    assert statuses(store) == ["FINISHED"]
+    assert "ended_by" not in client.get_run(run.info.run_id).data.tags
 
 
 @pytest.mark.usefixtures("store")
