@@ -44,6 +44,8 @@ def _compare(given: argparse.Namespace, words: Sequence[str]) -> None:
     experiment = read_experiment(given.experiment)
     seeds = tuple(seed_numbers(given.seeds)) if given.seeds else None
     cells = expand(experiment, only=parse_only(given.only), seeds=seeds, budget=given.budget)
+    if given.register and not experiment.report.validation_metric:
+        raise InputError("`register` chooses by validation: set validation_metric in [report] of the experiment file")
     shard = parse_shard(given.shard) if given.shard else None
     own = shard_of(cells, shard) if shard else cells
     published = read_published(experiment, given.experiment)
@@ -77,7 +79,7 @@ def _compare(given: argparse.Namespace, words: Sequence[str]) -> None:
         any_version=given.any_version,
         command=shlex.join(["python", "-m", "arelu_meta.compare", *words]),
     )
-    _run_and_print(plan, workers)
+    _run_and_print(plan, workers, given.register)
 
 
 def _check_speed_flags(execution: BatchExecution, cells: Sequence[Cell]) -> None:
@@ -120,6 +122,9 @@ def _parser() -> command_line.Parser:
     parser.add_argument("--data-root", default="", help="folder of the published data sets")
     parser.add_argument("--follow-links", action="store_true", help="follow links that lead out of a folder of images")
     parser.add_argument("--trust", default="", metavar="PACKAGE,...", help="packages whose code the file may name")
+    parser.add_argument(
+        "--register", default="", metavar="NAME", help="register the model that validated best, with alias candidate"
+    )
     parser.add_argument("--any-version", action="store_true", help="accept results of another package version")
     return parser
 
@@ -135,7 +140,7 @@ def _listing(experiment: Experiment, cells: Sequence[Cell]) -> str:
     return f"{head}\n{text_table((*experiment.axes, 'seed', 'identity'), rows)}"
 
 
-def _run_and_print(plan: "Plan", workers: Pool | RayCluster) -> None:
+def _run_and_print(plan: "Plan", workers: Pool | RayCluster, register: str) -> None:
     """Run a plan, print what came of it, and fail where cells that were to be run have no result."""
     from arelu_meta.comparison.runner import run_plan
     from arelu_meta.comparison.saved_view import VIEW
@@ -153,6 +158,12 @@ def _run_and_print(plan: "Plan", workers: Pool | RayCluster) -> None:
     else:
         text = "no cell has finished" if done.report.analysis.findings.runs.empty else report_summary(done.report)
         where = [("report", f"{done.folder}/"), *where]
+        if register and not done.report.analysis.findings.runs.empty:
+            from arelu_meta.comparison.registering import register_best
+
+            verdict = done.report.verdicts[0].sentences
+            model = register_best(done.report.analysis.findings, done.parent, register, verdict)
+            where.append(("registered", model))
     sys.stdout.write(f"{text}\n\n{block('where it is', where)}\n")
     missing = len(done.own_missing)
     if missing:

@@ -11,6 +11,7 @@ import zlib
 from typing import Any
 
 from arelu_meta.analysis.findings import Findings
+from arelu_meta.analysis.resampling import SPLIT_AXIS
 from arelu_meta.analysis.settings import tuned_axes
 
 VIEW = "arelu-meta-1"
@@ -58,6 +59,9 @@ def view_state(findings: Findings, parent_run_id: str) -> dict[str, Any]:
     line |= {"range": {}, "yAxisKey": "metric", "yAxisExpressions": [], "selectedXAxisMetricKey": ""}
     for number, chart in enumerate(charts):
         chart |= {**common, "uuid": f"{_SECTION}-{number}", **(line if chart["type"] == "LINE" else {})}
+    # A mean over settings would hide what a setting does; over splits it is what is compared.
+    axes = [findings.arm, *(axis for axis in findings.axes if axis not in (findings.arm, SPLIT_AXIS))]
+    groups = [{"mode": "param", "groupByData": axis.rpartition(".")[2]} for axis in axes]
     section = {"uuid": _SECTION, "name": "The answer", "display": True, "isReordered": True}
     return {
         "searchFilter": f"tags.`mlflow.parentRunId` = '{parent_run_id}'",
@@ -65,7 +69,7 @@ def view_state(findings: Findings, parent_run_id: str) -> dict[str, Any]:
         "orderByAsc": not findings.higher_is_better,
         "selectedColumns": [f"metrics.`{findings.metric}`", f"params.`{arm}`", "params.`seed`"],
         "runsHiddenMode": "SHOW_ALL",
-        "groupBy": {"aggregateFunction": "average", "groupByKeys": [{"mode": "param", "groupByData": arm}]},
+        "groupBy": {"aggregateFunction": "average", "groupByKeys": groups},
         "useGroupedValuesInCharts": True,
         "hideEmptyCharts": True,
         "isAccordionReordered": True,

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import torch
 from mlflow.utils.mlflow_tags import MLFLOW_RUN_NOTE
@@ -21,6 +21,7 @@ from arelu_meta.errors import InputError
 from arelu_meta.kinds.command import repeating_command
 from arelu_meta.kinds.execution import Execution
 from arelu_meta.kinds.few_shot.spec import EpisodeInputSection
+from arelu_meta.kinds.results import Result
 from arelu_meta.kinds.sections import DataSection, ImageShapeSection, InputSection, Spec
 from arelu_meta.reading import following_links
 from arelu_meta.runtime import processes
@@ -32,6 +33,8 @@ from arelu_meta.store.run_folder import RunFolder
 from arelu_meta.store.settling import settle_runs
 from arelu_meta.store.tracker import NoTracker, Tracker
 from arelu_meta.store.tracking import track
+
+ResultT = TypeVar("ResultT", bound=Result)
 
 
 @dataclass(frozen=True)
@@ -52,9 +55,11 @@ class Session:
         before = self.checkpoint.get("seconds", 0.0) if self.checkpoint else 0.0
         return float(before) + time.monotonic() - self._start
 
-    def note(self, report: str) -> None:
-        """Describe the run where its page is read: by its result, and the command that repeats it."""
+    def described(self, result: ResultT) -> ResultT:
+        """Describe the run where its page is read, by its result and the command that repeats it; gives the result."""
+        report = result.report()
         self.tracker.set_tags({MLFLOW_RUN_NOTE: f"```\n{report[:6000]}\n```\n\n{self._command}".rstrip()[:8000]})
+        return result
 
     def save(self, state: Mapping[str, Any]) -> None:
         """Record the metrics so far, then replace the checkpoint.

@@ -113,10 +113,9 @@ def run_supervised(
         result = _test(spec, prepared, session, selection, result_fields)
         if processes.rank() == 0:
             _record(result, prepared.measure, split.test, layers, session.tracker)
-            session.note(result.report())
             if keep_model:
                 session.tracker.log_network(result.network, split.test, inputs_of_run(split.test, shape, spec.data))
-        return result
+        return session.described(result)
 
 
 @contextmanager

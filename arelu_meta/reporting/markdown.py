@@ -83,16 +83,13 @@ def markdown_note(report: Report, command: str = "", *, most: int = MOST_NOTE) -
     Where that is longer than MLflow takes, notes are left out, then tables, from the last on.
     """
     escape = escape_markdown
-    lines = [f"**{escape(report.title)}**", ""]
-    lines += [f"*{escape(report.question)}*", ""] if report.question else []
-    lines += [f"> **{escape(report.banner)}**", ""] if report.banner else []
+    lines = [f"> **{escape(report.banner)}**", ""] if report.banner else []
+    title = escape(report.title)  # stands with the first verdict: lists show no more than the first line
     for verdict in report.verdicts:
-        about = f"{escape(verdict.about)}: " if verdict.about else ""
-        lines += [
-            f"**{about}{escape(verdict.sentences)}**",
-            "",
-            *([escape(verdict.evidence), ""] * bool(verdict.evidence)),
-        ]
+        lines += [f"**{': '.join(filter(None, (title, escape(verdict.about), escape(verdict.sentences))))}**", ""]
+        lines += [escape(verdict.evidence), ""] if verdict.evidence else []
+        title = ""
+    lines += [f"*{escape(report.question)}*", ""] if report.question else []
     parts = [
         [f"{escape(table.title)}:", "", *_table_lines(table), ""]
         for table in report.main_tables[: len(report.verdicts)]

@@ -20,6 +20,7 @@ from arelu_meta.store.connection import (
     without_password,
 )
 from arelu_meta.store.journal import Entry, Journal
+from arelu_meta.store.linking import link_metrics
 
 # Tags of a run: its journal, the process that runs it, and what ended it where it did not do so itself.
 JOURNAL, PROCESS, ENDED_BY = "journal", "process", "ended_by"
@@ -62,6 +63,8 @@ def send_entry(client: MlflowClient, experiment_id: str, journal: Journal, *, ag
     elif kind == "child":
         _make_child(client, run_id, entry)
     else:
+        if entry["status"] == RunStatus.to_string(RunStatus.FINISHED):
+            link_metrics(client, run_id)
         with no_address_printed():
             client.set_terminated(run_id, entry["status"], entry["time"])
     journal.next_was_sent()

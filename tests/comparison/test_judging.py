@@ -87,7 +87,7 @@ def test_a_sweep_of_ours_gets_the_numbers_of_its_report(tmp_path: Path):
         done.parent.client.get_run(done.parent.run_id).data.tags["mlflow.note.content"],
         done.parent.client.get_experiment(done.parent.experiment_id).tags["mlflow.note.content"],
     ]
-    assert all(f"**{done.report.verdicts[0].sentences}**" in note and "| arelu |" in note for note in notes)
+    assert all(f"{done.report.verdicts[0].sentences}**" in note and "| arelu |" in note for note in notes)
     assert PREFIX + VIEW in done.parent.client.get_experiment(done.parent.experiment_id).tags
 
 

@@ -22,7 +22,9 @@ def test_the_view_groups_by_arm_and_draws_what_there_is():
     assert tags["mlflow.experiment.primaryMetric.greaterIsBetter"] == "True"
     state = decoded(tags[PREFIX + VIEW])
     assert state == view_state(findings, "0123")
-    assert state["groupBy"]["groupByKeys"] == [{"mode": "param", "groupByData": "activation"}]
+    assert [(key["mode"], key["groupByData"]) for key in state["groupBy"]["groupByKeys"]] == [
+        *(("param", "activation"), ("param", "lr"))
+    ]
     assert state["searchFilter"] == "tags.`mlflow.parentRunId` = '0123'"
     assert [chart["type"] for chart in state["compareRunCharts"]] == ["BAR", "LINE", "SCATTER"]
     assert state["compareRunCharts"][2]["xaxis"] == {"key": "lr", "type": "PARAM"}

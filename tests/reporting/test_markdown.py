@@ -74,8 +74,8 @@ def test_a_note_has_verdict_and_tables_and_fits():
     """Where it is too long, notes go first, then tables; the verdict and the command stay."""
     report = make_report(sweep())
     whole = markdown_note(report, "python -m arelu_meta.compare maml_digits")
-    assert whole.startswith("**Which activation adapts fastest? (simulated)**\n")
-    assert f"**{escape_markdown(report.verdicts[0].sentences)}**" in whole
+    verdict = escape_markdown(report.verdicts[0].sentences)
+    assert whole.startswith(f"**Which activation adapts fastest? (simulated): {verdict}**\n")
     assert "| arelu |" in whole
     assert whole.endswith("```\npython -m arelu_meta.compare maml_digits\n```")
     without_notes = markdown_note(report, "python", most=len(whole) - 100)

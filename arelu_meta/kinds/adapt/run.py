@@ -78,7 +78,6 @@ def run_adapt(spec: AdaptSpec, execution: Execution, bar: progress.Bar) -> Adapt
             _evaluate(spec, drawn, support, records, session)
             result = _result(spec, prepared, support, records, session, computed)
             result.record(session.tracker)
-            session.note(result.report())
             fitted = fit_to_inputs(drawn.images.subset(torch.arange(2)), prepared.inputs, resize=spec.input.resize)
             frozen = result.choice.method in FROZEN
             session.tracker.log_network(
@@ -88,7 +87,7 @@ def run_adapt(spec: AdaptSpec, execution: Execution, bar: progress.Bar) -> Adapt
                 _writes_support(support.part(drawn.draws[0].support), result),
                 CachedGraph(key, result.network.get_submodule("head")) if frozen else None,
             )
-            return result
+            return session.described(result)
 
 
 def _writes_support(support: Support, result: AdaptResult) -> Callable[[Path], None] | None:

@@ -167,12 +167,11 @@ def _train_and_test(
     )
     if processes.rank() == 0:
         _record(result, learner, split, training, session.tracker)
-        session.note(result.report())
         if isinstance(learner, GradientLearner) and split.train.targets is not None and split.train.channels == 1:
             shown = samplers["test"].episodes(fixed["test"][:CURVES])
             title = f"{spec.training.method} with {spec.network.activation}: test functions of {spec.task}"
             session.tracker.log_figure(adapted_curves(learner, shown, title=title), "figures/adapted_curves.png")
-    return result
+    return session.described(result)
 
 
 def _train(

@@ -84,8 +84,7 @@ def run_transfer(spec: TransferSpec, execution: BatchExecution, bar: progress.Ba
             )
             if processes.rank() == 0:
                 _record(result, target, session.tracker)
-                session.note(result.report())
-            return result
+            return session.described(result)
 
 
 def load_domain(

@@ -61,7 +61,7 @@ def test_sound_report():
         "the same classes occur in training",
         "epoch 2 of 3",
         "1.2 s",
-        "http://127.0.0.1:5000/#/experiments/7/runs/abc",
+        "http://127.0.0.1:5000/#/experiments/7/runs/abc?workflowType=machine_learning",
     ):
         assert part in text
     for part in ("top 5", "published", "not verified"):

@@ -57,7 +57,7 @@ def test_sound_report(result: Callable):
         "pixels         standardised by mean and deviation of the training images\n",
         "iteration 1 of 2",
         "mlflow ui --backend-store-uri sqlite:///mlflow.db",
-        "http://127.0.0.1:5000/#/experiments/7/runs/abc",
+        "http://127.0.0.1:5000/#/experiments/7/runs/abc?workflowType=machine_learning",
     ):
         assert part in text
     assert "best train batch" not in text
@@ -120,5 +120,5 @@ def test_paper_report_says_that_it_is_the_published_measure(result: Callable):
 
 def test_a_server_is_opened_directly(result: Callable):
     text = result(uri="http://mlflow.example:5000/").report()
-    assert "http://mlflow.example:5000/#/experiments/7/runs/abc" in text
+    assert "http://mlflow.example:5000/#/experiments/7/runs/abc?workflowType=machine_learning" in text
     assert "mlflow ui" not in text

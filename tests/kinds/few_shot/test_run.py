@@ -583,5 +583,7 @@ def test_unknown_device_opens_no_run(tiny_spec: SpecMaker, store: Path, statuses
 def test_the_note_of_a_run_is_its_result_and_the_command_that_repeats_it(tiny_spec: SpecMaker, memory: list):
     result = run(tiny_spec(seed=3), CPU)
     note = memory[0].artifacts["mlflow.note.content"]
-    assert note.startswith(f"```\n{result.report()}\n```\n\nTo repeat it:\n\n```\npython -m arelu_meta.maml --task digits")
+    assert note.startswith(
+        f"```\n{result.report()}\n```\n\nTo repeat it:\n\n```\npython -m arelu_meta.maml --task digits"
+    )
     assert " --seed 3" in note

@@ -37,7 +37,7 @@ def test_sound_report():
         "test Dice   60.00 %, mean over 3 patients' volumes",
         "no patient or writer of the test occurs in training",
         "epoch 1 of 3",
-        "http://mlflow.example:5000/#/experiments/7/runs/abc",
+        "http://mlflow.example:5000/#/experiments/7/runs/abc?workflowType=machine_learning",
     ):
         assert part in text
     assert "not verified" not in text

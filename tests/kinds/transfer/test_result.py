@@ -66,7 +66,7 @@ def test_report():
         "finetune 2   60.00 %",
         "nothing is selected on the test images",
         "2.0 s",
-        "http://127.0.0.1:5000/#/experiments/7/runs/abc",
+        "http://127.0.0.1:5000/#/experiments/7/runs/abc?workflowType=machine_learning",
     ):
         assert part in text
     assert "not verified" not in text
