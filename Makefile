@@ -8,10 +8,10 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --constraint con
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup maml test lint ui clean
+.PHONY: help setup maml test lint test-gpu ui clean
 
 help: ## list the targets
-	@awk -F':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(READY) ## build .venv with everything, learn2learn included
 
@@ -30,6 +30,9 @@ maml: $(READY) ## meta-train and test: 5-way 1-shot MAML on bundled digits (ARGS
 
 test: lint ## lint, types and all tests but the slow ones (ARGS="-k sampler" picks some)
 	$(BIN)/python -m pytest -m "not slow" --numprocesses auto --maxprocesses 8 --dist worksteal $(ARGS)
+
+test-gpu: $(READY) ## every kind of run on a GPU; without one, says so and skips
+	$(BIN)/python -m pytest -m cuda -rs tests/test_cuda.py $(ARGS)
 
 lint: $(READY) ## ruff (lint and format) and mypy
 	$(BIN)/ruff check .
