@@ -8,10 +8,10 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --constraint con
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup maml test suite faults lint style types ui clean
+.PHONY: help setup maml test suite faults test-gpu lint style types ui clean
 
 help: ## list the targets
-	@awk -F':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(READY) ## build .venv with everything, learn2learn included
 
@@ -38,6 +38,9 @@ suite: $(READY)
 
 faults: $(READY) ## kill, starve and damage for hours, then write docs/reliability.md (ARGS="--only kills" picks some)
 	$(BIN)/python -m tests.faults $(ARGS)
+
+test-gpu: $(READY) ## every kind of run on a GPU; without one, says so and skips
+	$(BIN)/python -m pytest -m cuda -rs tests/test_cuda.py $(ARGS)
 
 style: $(READY)
 	$(BIN)/ruff check .

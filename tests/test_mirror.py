@@ -66,6 +66,7 @@ ACROSS = {
     "faults/test_strange_files.py": "pipes, bombs, links",
     "faults/test_code_in_models.py": "models, runs and tasks with code in them",
     "test_house.py": "the sizes of the package",
+    "test_cuda.py": "every kind of run on a GPU",
     "test_docs.py": "the pages of the documentation run",
     "test_doctest.py": "the examples of docstrings run",
     "test_layers.py": "imports point downwards",

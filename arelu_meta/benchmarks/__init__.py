@@ -10,7 +10,7 @@ _REGISTRY.add(
     *(
         Entry(name, f"arelu_meta.benchmarks.{module}:bench_{name}", summary)
         for name, module, summary in (
-            ("activation", "activation", "AReLU beside ReLU, PReLU and the authors'"),
+            ("activation", "activation", "AReLU beside others, alone and in whole training steps"),
             ("maml", "maml", "outer steps and whole iterations beside learn2learn, higher"),
             ("commands", "commands", "whole commands: start-up, several seeds, ranks, tracking"),
             ("waiting", "waiting", "a step on an idle and on a busy machine, by how threads wait"),

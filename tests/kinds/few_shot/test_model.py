@@ -132,6 +132,14 @@ def test_running_statistics_are_those_of_the_training():
     assert not model.transductive
 
 
+@pytest.mark.parametrize("method", ["maml", "protonet", "mamlpp"])
+def test_a_model_goes_to_a_device_with_all_that_it_learned(method: str):
+    """`meta` has no numbers, but is a device like any other: learned rates go along, and images follow."""
+    model = tiny_model(method=method).to("meta")
+    assert {tensor.device.type for tensor in model.learner.state().state_dict().values()} == {"meta"}
+    assert model.prepare(images(2)).device.type == "meta"
+
+
 def test_parameters_that_do_not_move_do_not_follow_later_training():
     model = tiny_model(method="anil")
     adapted, query = model.adapt(images(6), SUPPORT_Y), images(4, seed=1)
