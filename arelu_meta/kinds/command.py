@@ -87,20 +87,7 @@ def read_flags(
         arguments.append(flag.replace("_", "-") + equals + value if flag.startswith("--") else argument)
     path, values = _read_task(kind, arguments, kind_by_flag or {})
     entry = kinds.entry(values["kind"])
-    defaults = validated(entry.spec_class, values, str(path))
-    does = f"{entry.summary[0].upper()}{entry.summary[1:]}, tracked in MLflow."
-    for other in {name: None for name in (kind_by_flag or {}).values() if name != entry.name}:
-        flags = " or ".join(flag for flag, name in (kind_by_flag or {}).items() if name == other)
-        does += f" With {flags}: {kinds.entry(other).summary} (--help then lists its flags)."
-    parser = command_line.Parser(
-        prog=f"python -m arelu_meta.{command or entry.command}",
-        description=description or does,
-        allow_abbrev=False,
-        epilog=f"Defaults shown are those of --task {defaults.task}. Tasks: {', '.join(catalog.names('task'))}.",
-    )
-    parser.add_argument("--task", metavar="NAME|FILE", help="task file, by name or path")
-    add_flags(parser, defaults, skip=_NOT_FLAGS, short=_SHORT)
-    add_flags(parser.add_argument_group("execution (no part of the result)"), entry.execution_class())
+    parser = _parser(entry, validated(entry.spec_class, values, str(path)), kind_by_flag or {}, command, description)
     if example:
         parser.add_argument("images", nargs="?", metavar="IMAGES", help="the images, the same as --data")
     given, rest = parser.parse_known_intermixed_args(arguments)
@@ -116,6 +103,26 @@ def read_flags(
     named = {name: value for name, value in vars(given).items() if value is not None}
     values = entry.task_values(values, named)
     return from_flags(entry.spec_class, given, values), from_flags(entry.execution_class, given)
+
+
+def _parser(
+    entry: kinds.Kind, defaults: "Spec", kind_by_flag: Mapping[str, str], command: str, description: str
+) -> command_line.Parser:
+    """Make the parser of a kind of run: a flag for every setting, with the defaults of its task."""
+    does = f"{entry.summary[0].upper()}{entry.summary[1:]}, tracked in MLflow."
+    for other in {name: None for name in kind_by_flag.values() if name != entry.name}:
+        flags = " or ".join(flag for flag, name in kind_by_flag.items() if name == other)
+        does += f" With {flags}: {kinds.entry(other).summary} (--help then lists its flags)."
+    parser = command_line.Parser(
+        prog=f"python -m arelu_meta.{command or entry.command}",
+        description=description or does,
+        allow_abbrev=False,
+        epilog=f"Defaults shown are those of --task {defaults.task}. Tasks: {', '.join(catalog.names('task'))}.",
+    )
+    parser.add_argument("--task", metavar="NAME|FILE", help="task file, by name or path")
+    add_flags(parser, defaults, skip=_NOT_FLAGS, short=_SHORT)
+    add_flags(parser.add_argument_group("execution (no part of the result)"), entry.execution_class())
+    return parser
 
 
 def repeating_command(spec: "Spec") -> str:

@@ -241,9 +241,7 @@ def log_saved_model(client: MlflowClient, run_id: str, folder: Path) -> None:
     model = next(iter(begun), None) or client.create_logged_model(
         run.info.experiment_id, "model", source_run_id=run_id, tags=resolve_tags({}), params=run.data.params
     )
-    options: dict[str, Any] = {}
-    if example is not None:
-        options = {"input_example": example}
+    options: dict[str, Any] = {} if example is None else {"input_example": example}
     # Given, because MLflow would start a process to find out.
     requirements = [f"arelu-meta=={__version__}", f"torch=={torch.__version__.partition('+')[0]}"]
     with quiet(), _global_tracking_uri(client.tracking_uri), tempfile.TemporaryDirectory() as place:
