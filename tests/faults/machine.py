@@ -51,12 +51,15 @@ class Fault:
     disk: str = ""  # options of a mounted disk
     limits: tuple[tuple[int, int], ...] = ()
     strike: Callable[[Path], object] | None = None
+    undo: Callable[[Path], object] = lambda _: None
 
 
 FAULTS = {
     "disk full": Fault(disk="size=256k"),
-    "folder read-only": Fault(disk="size=64m", strike=lambda runs: _mount("remount,ro", runs)),
-    "folder deleted": Fault(strike=lambda runs: runs.rename(runs.with_name("elsewhere"))),
+    "folder read-only": Fault(strike=lambda runs: _mount("ro", runs), undo=lambda runs: _unmount(runs)),
+    "folder deleted": Fault(
+        strike=lambda runs: runs.rename(runs.with_name("elsewhere")), undo=lambda runs: _back(runs)
+    ),
     "too many open files": Fault(limits=((resource.RLIMIT_NOFILE, 14),)),
     "too little memory": Fault(limits=((resource.RLIMIT_AS, 2 << 30),)),
 }
@@ -64,6 +67,15 @@ FAULTS = {
 
 def _mount(options: str, folder: Path) -> None:
     subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)], check=True)
+
+
+def _unmount(folder: Path) -> None:
+    subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def _back(folder: Path) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.with_name("elsewhere").rename(folder)
 
 
 @contextmanager
@@ -76,7 +88,7 @@ def disk(folder: Path, options: str) -> Iterator[None]:
         yield
     finally:
         if options:
-            subprocess.run(["umount", "-l", str(folder)], check=True)
+            _unmount(folder)
 
 
 def trial(command: str, fault: Fault) -> str:
@@ -106,6 +118,8 @@ def trial(command: str, fault: Fault) -> str:
             finally:
                 process.kill()
                 process.wait()
+                if fault.strike:
+                    fault.undo(runs)
             return _wrong(process.returncode, err, folder, environment)
 
 
@@ -127,9 +141,6 @@ def _wrong(code: int, err: str, folder: Path, environment: dict[str, str]) -> st
                 RunFolder.read_last(place)
             except InputError as error:
                 return f"a checkpoint cannot be read: {error}"
-    if (folder / "elsewhere").exists():
-        shutil.rmtree(folder / "runs", ignore_errors=True)
-        (folder / "elsewhere").rename(folder / "runs")
     code = "from arelu_meta.store.settling import settle_runs; [settle_runs(name) for name in ('arelu_meta', 'tiny')]"
     own = {**environment, "ARELU_META_RUNS": str(folder / "next")}  # on a disk that is whole
     subprocess.run([sys.executable, "-c", code], cwd=folder, env=own, check=True, stderr=subprocess.DEVNULL)
@@ -160,8 +171,8 @@ def main(argv: Sequence[str] | None = None) -> int:
                 name="machine",
                 promise="Where the machine fails, a command says so in one line, and what was saved stays usable.",
                 how="maml, classify, adapt and compare on a disk of 256 KiB, with their folder made read-only or taken "
-                "away in mid-training, with 14 open files, and with 2 GiB of address space; exit code 1 or 2, one line, no "
-                "traceback, checkpoints readable, no run RUNNING after the next command.",
+                "away in mid-training, with 14 open files, with 2 GiB of address space; exit code 1 or 2, one line, "
+                "no traceback, checkpoints readable, no run RUNNING after the next command.",
                 command="python -m tests.faults.machine",
                 tried=tried,
                 lost=len(lost),

@@ -174,6 +174,41 @@ def test_what_comes_from_outside_is_escaped(findings):
     assert reader.text.count(HOSTILE) == 2
 
 
+def test_names_of_any_kind_stay_text(tmp_path: Path):
+    """Arms, controls, titles, reasons, paths and facts with tags, quotes, handlers, cells and links in them."""
+    hostile = """"'><img src=x onerror="f()"><script>f()</script></td>|a|[b](javascript:f())"""
+    names = {where: f"{where}{hostile}" for where in ("baseline", "arm", "control", "lacks", "title", "question")}
+    names |= {where: f"{where}{hostile}" for where in ("missing", "fact", "value", "name", "published")}
+    findings = sweep(
+        {names["baseline"]: 60.0, names["arm"]: 70.0, names["control"]: 65.0},
+        steps=3,
+        lrs=(0.01, 0.1),
+        name=names["name"],
+        title=names["title"],
+        question=names["question"],
+        baseline=names["baseline"],
+        explained=names["arm"],
+        controls={names["control"]: names["lacks"]},
+        missing=(names["missing"],),
+        protocol={names["fact"]: names["value"], "command": f"python -m arelu_meta.compare {hostile}"},
+    )
+    reader = Reader(findings)
+    plain = Reader(sweep({"a": 60.0, "b": 70.0, "c": 65.0}, steps=3, lrs=(0.01, 0.1), baseline="a"))
+    assert {tag for tag, _ in reader.elements} <= {tag for tag, _ in plain.elements}
+    assert reader.count("script") == 1
+    assert not any(name.startswith("on") or name in ("src", "href") for _, found in reader.elements for name in found)
+    for where in ("baseline", "arm", "control", "lacks", "title", "question", "missing", "fact", "value"):
+        assert names[where] in reader.text, where
+    paths = write_report(make_report(findings), tmp_path / "report")
+    assert all(path.resolve().is_relative_to((tmp_path / "report").resolve()) for path in paths)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["report"]
+    tables = [line for line in (tmp_path / "report" / "report.md").read_text().splitlines() if line.startswith("|")]
+    assert all("<" not in line and "](" not in line for line in tables)
+    columns = [len(re.findall(r"(?<!\\)\|", line)) for line in tables]
+    rules = [number for number, line in enumerate(tables) if set(line) <= set("|-:")]
+    assert all(columns[number - 1] == columns[number] == columns[number + 1] for number in rules)
+
+
 def test_shows_every_seed_mean_and_verdict(findings):
     reader, report = Reader(findings), make_report(findings)
     assert reader.count("circle", **{"class": "dot"}) == 5 * 7 + 5 * 6  # values, and differences but the baseline's
