@@ -31,6 +31,8 @@ ELSEWHERE = {
     "kinds/transfer/spec.py": "kinds/test_sections.py",
     "kinds/finetune/result.py": "kinds/finetune/test_run.py",
     "kinds/results.py": "kinds/test_contract.py",
+    # Runs that are stopped and go on.
+    "kinds/few_shot/checkpoint.py": "kinds/test_resume.py",
     # Crafted files, opened by every command that reads them.
     "trust.py": "faults/test_code_in_models.py",
     # Steps of one rewriting, whose outcome is what counts.

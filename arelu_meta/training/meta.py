@@ -76,17 +76,14 @@ def meta_train(
         DivergedError: the query loss of a batch is not finite, or with `episode_clip` no episode's gradient is; no
             update is made.
     """
-    rank, world = processes.rank(), processes.world_size()
     for number in range(done + 1, iterations + 1):
         learner.network.train()
         episodes = next_episodes()
-        mine = episodes[rank::world]
+        mine = episodes[processes.rank() :: processes.world_size()]
         optimizer.zero_grad()
-        # With more processes than episodes some have no share, and still take part in what follows.
-        outcome = StepOutcome(mine.query_x.new_zeros(()), mine.query_x.new_zeros(0, dtype=torch.float32))
-        if len(mine):
-            with autocast(mine.query_x.device, precision):
-                outcome = learner.meta_step(mine, progress=(number - 1) / iterations, share=len(mine) / len(episodes))
+        share, progress = len(mine) / len(episodes), (number - 1) / iterations
+        with autocast(mine.query_x.device, precision):
+            outcome = learner.meta_step(mine, progress=progress, share=share) if share else _nothing(mine)
         accuracies = processes.gather_rows(outcome.accuracies, len(episodes))
         losses = processes.gather_rows(outcome.loss.expand(len(mine)), len(episodes))
         loss = losses.mean().item()
@@ -102,6 +99,11 @@ def meta_train(
             for group in optimizer.param_groups:
                 group["lr"] /= 2
         yield Iteration(number, loss, accuracies.mean().item(), norm, *clipping)
+
+
+def _nothing(mine: Episode) -> StepOutcome:
+    """Give the outcome of a process without a share, which takes part in what follows all the same."""
+    return StepOutcome(mine.query_x.new_zeros(()), mine.query_x.new_zeros(0, dtype=torch.float32))
 
 
 def _first_not_finite(learner: Learner, mine: Episode, count: int) -> int:

@@ -3,15 +3,12 @@
 import copy
 import csv
 import io
-import math
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from arelu_meta import learners
 from arelu_meta.activations.parameters import activation_values
@@ -21,6 +18,7 @@ from arelu_meta.data.episodes import Episode, EpisodeSampler
 from arelu_meta.data.splits import Split
 from arelu_meta.errors import InputError
 from arelu_meta.kinds.execution import EpisodeExecution
+from arelu_meta.kinds.few_shot.checkpoint import MetaTraining, checkpoint_of, restored
 from arelu_meta.kinds.few_shot.measures import MSE
 from arelu_meta.kinds.few_shot.model import FewShotModel
 from arelu_meta.kinds.few_shot.pretrained_network import load_pretrained
@@ -36,22 +34,11 @@ from arelu_meta.pictures.adapted_curves import adapted_curves
 from arelu_meta.pictures.figures import activation_curves, training_curve
 from arelu_meta.pretrained.assembly import Assembled
 from arelu_meta.runtime import processes
-from arelu_meta.seeding import generator, generator_states, global_stream, restore_generators
+from arelu_meta.seeding import generator, global_stream, restore_generators
 from arelu_meta.store.tracker import Tracker
 from arelu_meta.training.meta import evaluate, make_optimizer, meta_train, validate
 
 CURVES = 6  # test functions that are drawn
-
-
-@dataclass
-class MetaTraining:
-    """What training has come to: everything a resumed run needs beyond the spec and the learner's state."""
-
-    done: int = 0
-    best: float = math.nan
-    best_state: dict[str, Tensor] = field(default_factory=dict)
-    selected: int = 0
-    curves: dict[str, list[tuple[int, float]]] = field(default_factory=lambda: {"train": []})
 
 
 def run_few_shot(spec: FewShotSpec, execution: EpisodeExecution, bar: progress.Bar) -> FewShotResult:
@@ -139,16 +126,11 @@ def _train_and_test(
         learner.network.eval()
         chosen = learner.choose(samplers["validation"].episodes(part) for part in fixed["validation"].split(32))
     train_seconds = session.seconds
-    chunks, scores, measure = fixed["test"].split(60), list[Tensor](), spec.measure
-    with session.bar("test", len(chunks)) as advance:
-        for numbers in chunks:
-            precision = spec.training.precision
-            scores.append(evaluate(learner, samplers["test"], numbers, check=not scores, precision=precision))
-            advance(f"{measure.name} {measure.text(torch.cat(scores)[:, -1].mean().item())}")
+    scores = _test(spec, learner, samplers["test"], fixed["test"], session)
     result = FewShotResult(
         spec=spec,
         network=learner.network,
-        episodes=torch.cat(scores).numpy(),
+        episodes=scores.numpy(),
         vectors=split.train.is_vectors,
         held_out=split.held_out,
         verified=split.train.provenance.verified,
@@ -174,6 +156,16 @@ def _train_and_test(
     return session.described(result)
 
 
+def _test(spec: FewShotSpec, learner: Learner, sampler: EpisodeSampler, numbers: Tensor, session: Session) -> Tensor:
+    """Score the test episodes at every step, (episodes, steps + 1): in parts, to show how far it is."""
+    parts, scores, measure = numbers.split(60), list[Tensor](), spec.measure
+    with session.bar("test", len(parts)) as advance:
+        for part in parts:
+            scores.append(evaluate(learner, sampler, part, check=not scores, precision=spec.training.precision))
+            advance(f"{measure.name} {measure.text(torch.cat(scores)[:, -1].mean().item())}")
+    return torch.cat(scores)
+
+
 def _train(
     spec: FewShotSpec,
     learner: Learner,
@@ -188,10 +180,7 @@ def _train(
     next_episodes = _training_episodes(spec, samplers["train"], random)
     checkpoint, measure = session.checkpoint, spec.measure
     if checkpoint is not None:
-        learner.load_state(checkpoint["state"])
-        optimizer.load_state_dict(checkpoint["optimizer"])
-        random.set_state(checkpoint["episode_random"])
-        training = MetaTraining(**checkpoint["training"])
+        training = restored(checkpoint, learner, optimizer, random)
     iterations = spec.training.iterations
     with session.bar("meta-train", iterations - training.done) as advance, global_stream(spec.seed, "training"):
         if checkpoint is not None:
@@ -220,25 +209,13 @@ def _train(
                     training.best_state = copy.deepcopy(state.state_dict())
             session.tracker.log_metrics(values, step.number)
             if due:
-                session.save(_checkpoint(training, state, optimizer, random))
+                session.save(checkpoint_of(training, state, optimizer, random))
             advance(f"loss {step.loss:.3f}  {measure.name} {measure.text(step.accuracy)}")
     if validation is not None:
         state.load_state_dict(training.best_state)
     else:
         training.selected = iterations
     return training
-
-
-def _checkpoint(
-    training: MetaTraining, state: nn.Module, optimizer: torch.optim.Optimizer, random: torch.Generator
-) -> dict[str, Any]:
-    return {
-        "training": vars(training),
-        "state": state.state_dict(),
-        "optimizer": optimizer.state_dict(),
-        "episode_random": random.get_state(),
-        **generator_states(),
-    }
 
 
 def _training_episodes(spec: FewShotSpec, sampler: EpisodeSampler, random: torch.Generator) -> Callable[[], Episode]:
