@@ -3,6 +3,7 @@
 Nothing here imports torch before the flags are read.
 """
 
+import argparse
 import os
 import shlex
 import sys
@@ -73,8 +74,7 @@ def read_flags(
         kind: the kind of run unless the task file or a flag of `kind_by_flag` says another
         argv: the command's arguments; None: those of the process
         kind_by_flag: flags that call for another kind, where no task file is named
-        example: where given, the images may be named by a word without --data, anywhere among the flags; this task is
-            run where neither images nor a task are named
+        example: where given, a word without a flag names the images; where nothing names any, this task is run
         command: name of the command in the help; of the kind's own unless given
         description: first lines of the help; of the kind's own unless given
 
@@ -90,19 +90,25 @@ def read_flags(
     parser = _parser(entry, validated(entry.spec_class, values, str(path)), kind_by_flag or {}, command, description)
     if example:
         parser.add_argument("images", nargs="?", metavar="IMAGES", help="the images, the same as --data")
+    given = _parsed(parser, arguments)
+    if example and given.dataset is None and given.task is None:
+        return read_flags(kind, ["--task", example, *arguments], example=example)
+    del given.task  # in a spec, the name of the file
+    values = entry.task_values(values, {name: value for name, value in vars(given).items() if value is not None})
+    return from_flags(entry.spec_class, given, values), from_flags(entry.execution_class, given)
+
+
+def _parsed(parser: command_line.Parser, arguments: Sequence[str]) -> argparse.Namespace:
+    """Parse the arguments; images that are named by a word alone are those of --data."""
     given, rest = parser.parse_known_intermixed_args(arguments)
     if rest:
         raise InputError(f"unknown flag {rest[0]!r}; {suggestion(rest[0], parser.flags())}")
-    if example and given.images is not None:
-        if given.dataset is not None:
-            raise InputError(f"images are named twice, {given.images!r} and {given.dataset!r}; leave one out")
-        given.dataset = given.images
-    elif example and given.dataset is None and given.task is None:
-        return read_flags(kind, ["--task", example, *arguments], example=example)
-    del given.task  # in a spec, the name of the file
-    named = {name: value for name, value in vars(given).items() if value is not None}
-    values = entry.task_values(values, named)
-    return from_flags(entry.spec_class, given, values), from_flags(entry.execution_class, given)
+    images = getattr(given, "images", None)
+    if images is not None and given.dataset is not None:
+        raise InputError(f"images are named twice, {images!r} and {given.dataset!r}; leave one out")
+    if images is not None:
+        given.dataset = images
+    return given
 
 
 def _parser(
