@@ -168,7 +168,7 @@ def _run_offline(job: Job, folder: "RunFolder", bar: progress.Bar, start: float)
     """Run or resume a cell while the store does not answer; its result waits in its folder."""
     from arelu_meta.kinds import run
 
-    if not folder.finished_journals():
+    if not folder.finished_journals() and not folder.was_sent(folder.load()):
         update = {"resume": True, "offline": True, "tags": {**job.execution.tags, FOLDER_TAG: _folder_id(folder)}}
         with suppress(DivergedError):
             run(job.cell.spec, job.execution.model_copy(update=update), bar=bar)

@@ -183,7 +183,7 @@ def _has_finished(checkpoint: Mapping[str, Any], folder: RunFolder, execution: E
     journal = folder.path / "journal" / str(checkpoint.get("journal", ""))
     if checkpoint.get("journal") and journal.exists():
         return Journal.open(journal).status == "FINISHED"
-    return not execution.offline and has_finished(checkpoint["run_id"])
+    return folder.was_sent(checkpoint) if execution.offline else has_finished(checkpoint["run_id"])
 
 
 def load_split(

@@ -9,7 +9,7 @@ import platform
 import time
 import warnings
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -59,6 +59,11 @@ class RunFolder:
         """Find the journals of runs of this spec that have ended with a result, and are not in the store yet."""
         opened = [Journal.open(path.parent) for path in self.path.glob(f"journal/*/{SENT}")]
         return [journal.path for journal in opened if journal.status == "FINISHED" and journal.next is not None]
+
+    def was_sent(self, checkpoint: Mapping[str, Any] | None) -> bool:
+        """Tell whether the run of a checkpoint has finished and is in the store: then its journal is gone."""
+        journal = str((checkpoint or {}).get("journal", ""))
+        return bool(journal) and not (self.path / "journal" / journal / SENT).exists()
 
     def remove_journal(self, run_id: str) -> None:
         """Delete the journal of a run that nobody will go on with: to bring it to the store would be in vain."""

@@ -180,6 +180,18 @@ def test_a_store_that_goes_away_when_a_run_opens_it_is_retried(monkeypatch: pyte
     assert (outcome.reason, outcome.final) == ("cannot use the MLflow store", False)
 
 
+def test_a_cell_that_finished_before_the_store_went_away_is_not_run_again(
+    monkeypatch: pytest.MonkeyPatch, job: Job, training: list[Execution]
+):
+    """All of it was sent, so its journal is gone; only its worker could not ask whether the run is there."""
+    monkeypatch.setattr("arelu_meta.store.connection.open_store", away)
+    folder = RunFolder(job.cell.spec)
+    folder.create()
+    folder.save({"run_id": "run", "journal": "sent"})
+    outcome = run_cell(job)
+    assert (outcome.reason, outcome.final, training) == (WAITING, True, [])
+
+
 def test_a_cell_begun_while_the_store_is_away_waits_in_its_folder(
     monkeypatch: pytest.MonkeyPatch, store: Path, statuses: Callable, job: Job
 ):
