@@ -16,7 +16,7 @@ import difflib
 from collections.abc import Iterable
 
 # Of libraries that have no MemoryError or OSError for it: torch's allocators, C++, Rust, and SQLite.
-_NO_MEMORY = ("allocate memory", "bad_alloc", "out of memory", "Unable to allocate")
+_NO_MEMORY = ("allocate memory", "bad_alloc", "out of memory", "Unable to allocate", "failed to map segment")
 _NO_ROOM = ("No space left on device", "disk is full", "file write failed", "Too many open files", "unexpected pos")
 _LONGEST = 200  # characters of a library's message that are shown
 

@@ -67,7 +67,7 @@ ACROSS = {
     "faults/test_mutants.py": "damaged files of every format",
     "faults/test_strange_files.py": "pipes, bombs, links",
     "faults/test_code_in_models.py": "models, runs and tasks with code in them",
-    "faults/test_machine.py": "a full disk, no memory, a folder that is gone",
+    "faults/test_machine.py": "full disks, folders that are gone, no memory",
     "test_house.py": "the sizes of the package",
     "test_cuda.py": "every kind of run on a GPU",
     "test_docs.py": "the pages of the documentation run",
