@@ -15,7 +15,8 @@ import pandas as pd
 import pytest
 import torch
 
-from arelu_meta import compare
+from arelu_meta import activations, compare
+from arelu_meta.__main__ import commands
 from tests.comparison import tiny
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -125,13 +126,22 @@ def test_mlflow_ui(tmp_path, capsys):
     assert shapes == {"support_x": (5, 1, 28, 28), "support_y": (5,), "query_x": (10, 1, 28, 28)}
 
 
-@pytest.mark.parametrize("page", sorted(DOCS.glob("*.md")), ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [DOCS.parent / "README.md", *sorted(DOCS.glob("*.md"))], ids=lambda page: page.name)
 def test_links_and_pictures_are_there(page):
     """Every relative link leads to a file; pictures stay small, because every clone fetches them."""
     targets = re.findall(r"\]\(([^)#\s]+)[^)]*\)", page.read_text())
     for target in (target for target in targets if "://" not in target):
-        assert (DOCS / target).is_file(), target
-        assert not target.endswith(".png") or (DOCS / target).stat().st_size < 200_000, target
+        assert (page.parent / target).is_file(), target
+        assert not target.endswith(".png") or (page.parent / target).stat().st_size < 200_000, target
+
+
+def test_the_readme_is_short_its_python_runs_and_it_names_every_command(monkeypatch):
+    monkeypatch.setattr(activations._REGISTRY, "_entries", dict(activations._REGISTRY._entries))
+    execute("../README.md")
+    assert "mine" in activations.names()
+    text = (DOCS.parent / "README.md").read_text()
+    assert text.count("\n") <= 150
+    assert [name for name in commands() if f"python -m {name}" not in text] == []
 
 
 @pytest.mark.usefixtures("workplace")

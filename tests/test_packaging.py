@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from arelu_meta import __version__
+
 SOURCES = ("arelu_meta", "tasks", "experiments", "setup.cfg", "pyproject.toml", "README.md", "LICENSE")
 TINY = [
     "--iterations",
@@ -106,3 +108,7 @@ def test_command_works_from_an_empty_folder(unpacked: Path, tmp_path: Path):
     assert done.returncode == 0, done.stderr
     assert "arelu in mnist_conv: 5-way 1-shot" in done.stdout
     assert (tmp_path / "mlflow.db").is_file()
+
+
+def test_the_citation_is_of_this_version(root: Path):
+    assert f"\nversion: {__version__}\n" in (root / "CITATION.cff").read_text()

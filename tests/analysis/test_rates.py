@@ -59,9 +59,9 @@ def test_the_advantage_at_the_smallest_rate_is_gone(report: tuple, worked_out: t
     assert found.there - found.own == pytest.approx(shown.mean)
 
 
-def test_the_readme_says_so(root: Path):
+def test_the_page_of_findings_says_so(root: Path):
     """The rows of its table: lead at the smallest rate, lead at own rates, change, each with its interval."""
-    text = (root / "README.md").read_text(encoding="utf-8")
+    text = (root / "docs" / "findings.md").read_text(encoding="utf-8")
     for name, axis, chance in REPORTS:
         analysis = analyse(shipped(name, axis, chance))
         change = advantage_changes(analysis, analysis.matched[0])[0]
