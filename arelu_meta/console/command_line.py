@@ -80,6 +80,8 @@ def main(command: Callable[[Sequence[str] | None], int | None], argv: Sequence[s
     gives, or 0.
     """
     bound_spinning()  # commands load torch later than this
+    # Seven would take minutes; what a server misses waits in the journal of its run, and is sent again from there.
+    os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "3")
     formatwarning = warnings.formatwarning
     parsers: list[Parser] = []
     token = _PARSERS.set(parsers)
