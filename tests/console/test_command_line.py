@@ -72,6 +72,7 @@ def test_other_errors_are_not_hidden():
         command_line.main(command, [])
 
 
+@pytest.mark.usefixtures("hangups_heard")
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 def test_a_signal_ends_the_command_and_its_handler_is_put_back(number: int, code: int):
     before = signal.getsignal(number)

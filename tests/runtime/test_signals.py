@@ -7,6 +7,8 @@ import pytest
 
 from arelu_meta.runtime.signals import Terminated, ending_handled, hold_signals
 
+pytestmark = pytest.mark.usefixtures("hangups_heard")
+
 
 def test_an_interruption_comes_when_the_block_is_over():
     steps = []
