@@ -169,9 +169,9 @@ class _Standby:
 
         context = multiprocessing.get_context("fork")
         self._ready: list[tuple[Any, Any]] = []
-        for _ in range(count):
+        for number in range(count):
             mine, other = context.Pipe()
-            process = context.Process(target=_work, args=(other,), daemon=True)
+            process = context.Process(target=_work, args=(other, number), daemon=True)
             process.start()
             other.close()
             self._ready.append((mine, process))
