@@ -119,7 +119,7 @@ def open_model(source: str | Path) -> StoredModel:
         InputError: nothing of that name is there, or it is no network of ours.
 
     Example:
-        >>>         >>> folder = Path(tempfile.mkdtemp())
+        >>> folder = Path(tempfile.mkdtemp())
         >>> save_weights({"w": torch.ones(2)}, folder / WEIGHTS_FILE, Inputs(3, 28), ("cat", "dog"))
         >>> model = open_model(folder)
         >>> model.class_names, model.inputs.channels, model.state_dict()

@@ -72,7 +72,7 @@ def test_identity_is_the_hash_of_what_decides_the_result():
     content = json.loads(spec.model_dump_json())
     del content["summary"], content["fit"], content["data"]["split_seed"], content["network"]["init"]
     del content["network"]["weights"]
-    for later in ("adapt", "head", "loss", "episode_clip", "outer_clip"):
+    for later in ("adapt", "lora_rank", "head", "loss", "episode_clip", "outer_clip", "precision"):
         del content["training"][later]
     assert spec.identity == hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
     assert spec.identity == made(summary="other words").identity

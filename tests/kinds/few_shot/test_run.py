@@ -277,7 +277,7 @@ def test_a_collapsed_training_is_tagged(monkeypatch: pytest.MonkeyPatch, tiny_sp
     monkeypatch.setitem(EPISODES, "validation", 2)  # as many as this tiny run validates on
     for number, ends in enumerate(([0.3, 0.9], [0.9, 0.3])):
         scores = iter(ends)
-        monkeypatch.setattr("arelu_meta.kinds.few_shot.run.validate", lambda *_, scores=scores: next(scores))
+        monkeypatch.setattr("arelu_meta.kinds.few_shot.run.validate", lambda *_, scores=scores, **__: next(scores))
         result = run(tiny_spec(training={"iterations": 2}, evaluation={"validate_every": 1}), CPU)
         assert result.collapsed == bool(number)
         assert memory[number].series["train/collapsed"] == [(2, number)]
