@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from arelu_meta.runtime import waiting
-from arelu_meta.runtime.waiting import bound_spinning, threads_are_given, waiting_policy
+from arelu_meta.runtime.waiting import bound_spinning, others_at_work, threads_are_given, waiting_policy
 
 
 @pytest.fixture(autouse=True)
@@ -18,6 +18,34 @@ def nothing_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(name, "")
         monkeypatch.delenv(name)
     monkeypatch.delitem(sys.modules, "torch", raising=False)
+    monkeypatch.setattr(waiting, "others_at_work", lambda: 1)
+
+
+def test_on_an_idle_machine_threads_wait_as_they_do(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(waiting, "others_at_work", lambda: 0)
+    assert bound_spinning() is False
+    assert waiting_policy() == "default"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc is Linux's")
+def test_a_process_that_is_always_running_is_seen():
+    """And nothing is seen where a single sample finds nobody else."""
+    with subprocess.Popen(
+        [sys.executable, "-c", "print(flush=True)\nwhile True: pass"], stdout=subprocess.PIPE
+    ) as busy:
+        assert busy.stdout is not None
+        busy.stdout.readline()
+        try:
+            assert others_at_work() >= 1
+        finally:
+            busy.kill()
+
+
+def test_one_free_moment_is_enough(monkeypatch: pytest.MonkeyPatch):
+    lines = iter(["0.1 0.1 0.1 3/400 1", "0.1 0.1 0.1 2/400 1", "0.1 0.1 0.1 1/400 1"])
+    monkeypatch.setattr(Path, "read_text", lambda _: next(lines))
+    assert others_at_work(samples=2, pause=0.0) == 1
+    assert others_at_work(samples=2, pause=0.0) == 0
 
 
 def test_spinning_is_bounded_once():
@@ -53,13 +81,15 @@ def test_the_library_of_torch_takes_what_is_set_before_it_is_loaded(
     if not libraries:
         pytest.skip("this torch has another OpenMP")
     load = f"ctypes.CDLL({str(libraries[0])!r})"
-    code = f"import ctypes; from arelu_meta.runtime.waiting import bound_spinning; bound_spinning(); {load}"
+    busy = "from arelu_meta.runtime import waiting; waiting.others_at_work = lambda: 1"
+    code = f"import ctypes; {busy}; waiting.bound_spinning(); {load}"
     assert "GOMP_SPINCOUNT = '1000'" in python("-c", code, OMP_DISPLAY_ENV="verbose").stderr
 
 
 def test_commands_bound_it_before_torch_is_loaded(python: Callable[..., subprocess.CompletedProcess[str]]):
     code = (
         "import os, sys; from arelu_meta.console.command_line import main\n"
+        "from arelu_meta.runtime import waiting; waiting.others_at_work = lambda: 1\n"
         "main(lambda _: print(os.environ['GOMP_SPINCOUNT'], 'torch' in sys.modules), [])"
     )
     assert python("-c", code).stdout == "1000 False\n"
