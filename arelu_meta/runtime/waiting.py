@@ -11,6 +11,8 @@ import sys
 import time
 from pathlib import Path
 
+from arelu_meta.runtime.hardware import usable_cores
+
 SPIN_COUNT = "1000"  # some ten microseconds; by default 300,000
 WAITING_VARIABLES = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME", "KMP_LIBRARY")  # of GNU, Intel and LLVM
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
@@ -22,9 +24,11 @@ def bound_spinning() -> bool:
     The variable is read when the library is loaded, and inherited by processes that are started later.
 
     Returns:
-        Whether it was set: not where torch is loaded already, or all cores are free.
+        Whether it was set: not where torch is loaded already, or as many cores are free as this process may use.
     """
-    if "torch" in sys.modules or any(os.environ.get(name) for name in WAITING_VARIABLES) or not others_at_work():
+    if "torch" in sys.modules or any(os.environ.get(name) for name in WAITING_VARIABLES):
+        return False
+    if others_at_work() <= (os.cpu_count() or 1) - usable_cores():
         return False
     os.environ["GOMP_SPINCOUNT"] = SPIN_COUNT
     return True

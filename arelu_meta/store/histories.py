@@ -18,8 +18,8 @@ RUNS_IN_A_QUERY = 500
 MOST_POINTS = 10**9
 
 
-def histories(client: MlflowClient, run_ids: Sequence[str], metric: str) -> dict[str, dict[int, float]]:
-    """Give a metric of each run: value by step; of a step that a resumed run repeated, the last.
+def metric_points(client: MlflowClient, run_ids: Sequence[str], metric: str) -> dict[str, list[Metric]]:
+    """Give all that each run logged of a metric, in the order of steps and times.
 
     MLflow's client asks run by run, which a server is asked for several at once. Behind it a database can answer for
     many runs.
@@ -34,10 +34,13 @@ def histories(client: MlflowClient, run_ids: Sequence[str], metric: str) -> dict
         with ThreadPoolExecutor(AT_ONCE) as pool:
             answers = pool.map(lambda run_id: client.get_metric_history(run_id, metric), run_ids)
             found = dict(zip(run_ids, answers, strict=True))
-    return {
-        run_id: {one.step: one.value for one in sorted(points, key=lambda one: (one.step, one.timestamp))}
-        for run_id, points in found.items()
-    }
+    return {run_id: sorted(own, key=lambda one: (one.step, one.timestamp)) for run_id, own in found.items()}
+
+
+def histories(client: MlflowClient, run_ids: Sequence[str], metric: str) -> dict[str, dict[int, float]]:
+    """Give a metric of each run: value by step; of a step that a resumed run repeated, the last."""
+    points = metric_points(client, run_ids, metric)
+    return {run_id: {one.step: one.value for one in own} for run_id, own in points.items()}
 
 
 def text_artifacts(client: MlflowClient, runs: Sequence[Run], path: str) -> dict[str, str]:

@@ -12,6 +12,7 @@ from mlflow.exceptions import MlflowException
 
 from arelu_meta.errors import InputError, first_line, unknown
 from arelu_meta.store.connection import find_experiment, quiet
+from arelu_meta.store.histories import metric_points
 
 JUDGEMENT = "judgement"
 """Tag of a run that holds a judgement, and is none of those that are judged."""
@@ -62,10 +63,10 @@ def runs_of_experiment(
     if measured:
         counted = {run.info.run_id: run.data.metrics[key] for run in measured}
         looked_at = measured if value != "last" else measured[:: len(measured) // LOOKED_AT + 1]
-        histories = {run.info.run_id: _history(client, run, key) for run in looked_at}
-        steps = max(map(len, histories.values()))
+        points = metric_points(client, [run.info.run_id for run in looked_at], key)
+        steps = max(map(len, points.values()))
         if reduce := VALUES[value]:
-            counted = {run_id: float(reduce(values)) for run_id, values in histories.items()}
+            counted = {run_id: float(reduce([one.value for one in own])) for run_id, own in points.items()}
         if steps > 1:
             said = [f"Runs logged {key} at several steps, up to {steps} of them; of each run the {value} value counts."]
         table[column] = pd.Series([counted.get(run.info.run_id) for run in runs], dtype=object)
@@ -118,9 +119,3 @@ def _no_garbage_collection() -> Iterator[None]:
     finally:
         if enabled:
             gc.enable()
-
-
-def _history(client: MlflowClient, run: Run, metric: str) -> list[float]:
-    """Values of a metric in the order of their steps."""
-    entries = client.get_metric_history(run.info.run_id, metric)
-    return [entry.value for entry in sorted(entries, key=lambda entry: (entry.step, entry.timestamp))]

@@ -85,6 +85,18 @@ def test_a_signal_ends_the_command_and_its_handler_is_put_back(number: int, code
     assert signal.getsignal(number) is before
 
 
+@pytest.mark.parametrize(("given", "taken"), [(None, "3"), ("9", "9")])
+def test_mlflow_tries_a_server_again_for_seconds_unless_told_otherwise(
+    given: str | None, taken: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", given or "")
+    if given is None:
+        monkeypatch.delenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES")
+    seen: list[str] = []
+    command_line.main(lambda _argv: seen.append(os.environ["MLFLOW_HTTP_REQUEST_MAX_RETRIES"]), [])
+    assert seen == [taken]
+
+
 def test_parser_does_not_exit_by_itself():
     with pytest.raises(InputError):
         command_line.Parser().error("anything")

@@ -19,6 +19,16 @@ def nothing_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name)
     monkeypatch.delitem(sys.modules, "torch", raising=False)
     monkeypatch.setattr(waiting, "others_at_work", lambda: 1)
+    monkeypatch.setattr(waiting, "usable_cores", lambda: os.cpu_count())
+
+
+def test_others_on_cores_that_this_process_may_not_use_do_not_count(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("os.cpu_count", lambda: 8)
+    monkeypatch.setattr(waiting, "usable_cores", lambda: 2)
+    monkeypatch.setattr(waiting, "others_at_work", lambda: 6)
+    assert bound_spinning() is False
+    monkeypatch.setattr(waiting, "others_at_work", lambda: 7)
+    assert bound_spinning() is True
 
 
 def test_on_an_idle_machine_threads_wait_as_they_do(monkeypatch: pytest.MonkeyPatch):
@@ -81,7 +91,7 @@ def test_the_library_of_torch_takes_what_is_set_before_it_is_loaded(
     if not libraries:
         pytest.skip("this torch has another OpenMP")
     load = f"ctypes.CDLL({str(libraries[0])!r})"
-    busy = "from arelu_meta.runtime import waiting; waiting.others_at_work = lambda: 1"
+    busy = "from arelu_meta.runtime import waiting; waiting.others_at_work = lambda: 10**6"
     code = f"import ctypes; {busy}; waiting.bound_spinning(); {load}"
     assert "GOMP_SPINCOUNT = '1000'" in python("-c", code, OMP_DISPLAY_ENV="verbose").stderr
 
@@ -89,7 +99,7 @@ def test_the_library_of_torch_takes_what_is_set_before_it_is_loaded(
 def test_commands_bound_it_before_torch_is_loaded(python: Callable[..., subprocess.CompletedProcess[str]]):
     code = (
         "import os, sys; from arelu_meta.console.command_line import main\n"
-        "from arelu_meta.runtime import waiting; waiting.others_at_work = lambda: 1\n"
+        "from arelu_meta.runtime import waiting; waiting.others_at_work = lambda: 10**6\n"
         "main(lambda _: print(os.environ['GOMP_SPINCOUNT'], 'torch' in sys.modules), [])"
     )
     assert python("-c", code).stdout == "1000 False\n"
