@@ -1,12 +1,13 @@
-"""Plain batches of an image set that lies on the training device: no worker processes, no images waiting."""
+"""Plain batches of an image set: no worker processes, and nothing to wait for where it lies on the training device."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor
 
 from arelu_meta.data.augment import Augment, random_affine, transform_pairs
 from arelu_meta.data.imageset import ImageSet
+from arelu_meta.data.rows import ImageRows
 from arelu_meta.errors import InputError
 
 
@@ -37,24 +38,38 @@ class Batches:
         return -(-len(self.images) // self.batch_size)
 
     def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
-        for numbers in self.orders():
-            yield self.gather(numbers)
+        yield from self.passed(list(self.orders()))
 
     def orders(self) -> Iterator[Tensor]:
         """Image numbers of each batch of one pass, in a new random order."""
         yield from torch.randperm(len(self.images), generator=self.random).split(self.batch_size)
 
-    def gather(self, numbers: Tensor, share: slice = slice(None)) -> tuple[Tensor, Tensor]:
+    def passed(self, orders: Sequence[Tensor], share: slice = slice(None)) -> Iterator[tuple[Tensor, Tensor]]:
+        """Gather batches of some orders in turn; images that do not lie on the device are read ahead."""
+        if not isinstance(self.images.images, ImageRows):
+            yield from (self.gather(numbers, share) for numbers in orders)
+            return
+        read = self.images.images.ahead(self._read(numbers, share) for numbers in orders)
+        for numbers, images in zip(orders, read, strict=True):
+            yield self.gather(numbers, share, images)
+
+    def _read(self, numbers: Tensor, share: slice) -> Tensor:
+        """Image numbers that `gather` reads for a share of some images."""
+        return numbers[share] if self.augment is None else numbers
+
+    def gather(
+        self, numbers: Tensor, share: slice = slice(None), images: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
         """Augmented, normalised pixels and labels of a share of some images.
 
-        All of them are augmented, so that the random numbers do not depend on the share.
+        All of them are augmented, so that the random numbers do not depend on the share. `images` are those that it
+        would read, where they were read ahead.
         """
-        numbers = numbers.to(self.images.device)
-        if self.augment is None:
-            numbers = numbers[share]
-            return self.images.normalise(self.images.images[numbers]), self.images.labels[numbers]
-        images = self.augment(self.images.images[numbers], self.random)
-        return self.images.normalise(images[share]), self.images.labels[numbers[share]]
+        read, chosen = (part.to(self.images.device) for part in (self._read(numbers, share), numbers[share]))
+        images = self.images.images[read] if images is None else images
+        if self.augment is not None:
+            images = self.augment(images, self.random)[share]
+        return self.images.normalise(images), self.images.labels[chosen]
 
 
 class MaskBatches(Batches):
@@ -100,11 +115,13 @@ class MaskBatches(Batches):
             drawn = torch.multinomial(self.weights, len(self.images), replacement=True, generator=self.random)
             yield from drawn.split(self.batch_size)
 
-    def gather(self, numbers: Tensor, share: slice = slice(None)) -> tuple[Tensor, Tensor]:
+    def gather(
+        self, numbers: Tensor, share: slice = slice(None), images: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
         """Normalised pixels and masks of a share of some images, transformed together."""
         matrices = random_affine(len(numbers), self.random)[share] if self.affine else None
         numbers = numbers[share].to(self.images.device)
-        pixels, masks = self.images.pixels(numbers), self.masks[numbers].float()
+        pixels, masks = self.images.pixels(numbers, images), self.masks[numbers].float()
         if matrices is None or not len(numbers):
             return pixels, masks
         return transform_pairs(pixels, masks, matrices)

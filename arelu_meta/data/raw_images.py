@@ -12,7 +12,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from arelu_meta.data.files.image_folders import GREY_MODES, read_image
+from arelu_meta.data.files.image_files import GREY_MODES, read_image
 from arelu_meta.data.imageset import ImageSet
 from arelu_meta.data.inputs import Inputs, fit_images, read_at
 from arelu_meta.errors import InputError

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from arelu_meta.data.files import checksums, data_root, tree_sha256
 from arelu_meta.data.files.download import PublishedFile
-from arelu_meta.data.files.image_folders import read_image
+from arelu_meta.data.files.image_files import read_image
 from arelu_meta.data.imageset import ImageSet
 from arelu_meta.data.readers import PublishedSet, local_path, unverified, verified
 from arelu_meta.data.splits import Split, divide

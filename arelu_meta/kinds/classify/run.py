@@ -16,7 +16,7 @@ from arelu_meta.kinds.classify.spec import ClassifySpec
 from arelu_meta.kinds.execution import TrainingExecution
 from arelu_meta.kinds.networks import build_classifier, check_logits
 from arelu_meta.kinds.results import name_of
-from arelu_meta.kinds.session import load_split, machine
+from arelu_meta.kinds.session import load_split, machine, to_device
 from arelu_meta.kinds.supervised import Measure, Prepared, run_supervised
 from arelu_meta.kinds.supervised_spec import OptimizationSection
 from arelu_meta.metrics import accuracy
@@ -35,7 +35,7 @@ def run_classify(
             spec,
             execution,
             bar,
-            prepared or prepare(spec, execution, device),
+            prepared or prepare(spec, execution, device, bar=bar),
             name=f"{spec.network.activation}-{spec.network.backbone}-"
             f"{name_of(spec.task, spec.data.dataset)}-seed{spec.seed}",
             shape=spec.fit,
@@ -46,7 +46,12 @@ def run_classify(
 
 
 def prepare(
-    spec: ClassifySpec, execution: TrainingExecution, device: torch.device, *, split: Split | None = None
+    spec: ClassifySpec,
+    execution: TrainingExecution,
+    device: torch.device,
+    *,
+    split: Split | None = None,
+    bar: progress.Bar = progress.silent,
 ) -> Prepared:
     """Read and divide the images, unless they are given, and build the network and its trainer."""
     if split is None:
@@ -55,7 +60,9 @@ def prepare(
             root=execution.data_root or None,
             shape=spec.fit,
             train_on_validation=not spec.evaluation.validates,
-        ).to(device)
+            bar=bar,
+        )
+        split = to_device(split, device, execution)
     if len(split.train.class_names) < 2:
         raise InputError(f"{spec.data.dataset} has one class alone ({split.train.class_names[0]}); give two at least")
     network = build_classifier(spec.network, split.train, seed=spec.seed).to(device)
