@@ -7,6 +7,8 @@ from torch import Tensor
 
 from arelu_meta.data.augment import Augment, random_affine, transform_pairs
 from arelu_meta.data.imageset import ImageSet
+from arelu_meta.data.mixing import Mixing
+from arelu_meta.data.rectangles import crop_resized, draw_crops
 from arelu_meta.data.rows import ImageRows
 from arelu_meta.errors import InputError
 
@@ -21,6 +23,8 @@ class Batches:
         batch_size: images per batch.
         random: generator on the CPU of the order and of the augmentation.
         augment: function of a uint8 batch and the generator, see `data.augment`; None leaves images as they are.
+        mixing: function of pixels, labels and the generator that mixes the images of a batch, see `data.mixing`; the
+            labels are then shares of the classes (n, classes).
 
     Example:
         >>> from arelu_meta import data
@@ -30,9 +34,16 @@ class Batches:
     """
 
     def __init__(
-        self, images: ImageSet, batch_size: int, random: torch.Generator, *, augment: Augment | None = None
+        self,
+        images: ImageSet,
+        batch_size: int,
+        random: torch.Generator,
+        *,
+        augment: Augment | None = None,
+        mixing: Mixing | None = None,
     ) -> None:
-        self.images, self.batch_size, self.random, self.augment = images, batch_size, random, augment
+        self.images, self.batch_size, self.random = images, batch_size, random
+        self.augment, self.mixing = augment, mixing
 
     def __len__(self) -> int:
         return -(-len(self.images) // self.batch_size)
@@ -55,7 +66,7 @@ class Batches:
 
     def _read(self, numbers: Tensor, share: slice) -> Tensor:
         """Image numbers that `gather` reads for a share of some images."""
-        return numbers[share] if self.augment is None else numbers
+        return numbers[share] if self.augment is None and self.mixing is None else numbers
 
     def gather(
         self, numbers: Tensor, share: slice = slice(None), images: Tensor | None = None
@@ -68,7 +79,11 @@ class Batches:
         read, chosen = (part.to(self.images.device) for part in (self._read(numbers, share), numbers[share]))
         images = self.images.images[read] if images is None else images
         if self.augment is not None:
-            images = self.augment(images, self.random)[share]
+            images = self.augment(images, self.random)
+        if self.mixing is not None:
+            x, y = self.mixing(self.images.normalise(images), self.images.labels[read], self.random)
+            return x[share], y[share]
+        images = images[share] if self.augment is not None else images
         return self.images.normalise(images), self.images.labels[chosen]
 
 
@@ -80,6 +95,8 @@ class MaskBatches(Batches):
         batch_size: images per batch.
         random: generator on the CPU of the order and of the augmentation.
         affine: scale each pair by up to 5 %, turn it by up to 15 degrees and mirror half of them, as Buda et al. 2019.
+        crop_scale: smallest and largest share of the area; then a rectangle is cut out of each pair, resampled to the
+            size of the image and mirrored or not, before `affine`. Empty: none.
         weights: (N,) probability of each image; then as many as there are are drawn with replacement, see
             `data.volumes.slice_weights`. None: each image once.
 
@@ -100,12 +117,13 @@ class MaskBatches(Batches):
         random: torch.Generator,
         *,
         affine: bool = False,
+        crop_scale: Sequence[float] = (),
         weights: Tensor | None = None,
     ) -> None:
         super().__init__(images, batch_size, random)
         if images.masks is None:
             raise InputError(f"{images.name} has no masks; segmentation needs a set with masks, such as phantom or lgg")
-        self.masks, self.affine, self.weights = images.masks, affine, weights
+        self.masks, self.affine, self.crop_scale, self.weights = images.masks, affine, tuple(crop_scale), weights
 
     def orders(self) -> Iterator[Tensor]:
         """Image numbers of each batch of one pass: each once in a new random order, or drawn by the weights."""
@@ -119,9 +137,15 @@ class MaskBatches(Batches):
         self, numbers: Tensor, share: slice = slice(None), images: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
         """Normalised pixels and masks of a share of some images, transformed together."""
+        size, crops = self.images.image_size, None
+        if self.crop_scale:
+            crops = draw_crops(len(numbers), size, self.random, scale=(self.crop_scale[0], self.crop_scale[1]))[share]
         matrices = random_affine(len(numbers), self.random)[share] if self.affine else None
         numbers = numbers[share].to(self.images.device)
-        pixels, masks = self.images.pixels(numbers, images), self.masks[numbers].float()
+        images, masks = self.images.images[numbers] if images is None else images, self.masks[numbers]
+        if crops is not None:
+            images, masks = crop_resized(images, crops), crop_resized(masks, crops, nearest=True)
+        pixels, masks = self.images.pixels(numbers, images), masks.float()
         if matrices is None or not len(numbers):
             return pixels, masks
         return transform_pairs(pixels, masks, matrices)

@@ -197,6 +197,11 @@ class ImageSet:
             return self
         return replace(self, images=ImageRows(HostImages(self.images.cpu(), self.digest), torch.arange(len(self))))
 
+    @property
+    def tensor(self) -> Tensor:
+        """All images as one tensor, read now where they are not in memory."""
+        return self.images[torch.arange(len(self))] if isinstance(self.images, ImageRows) else self.images
+
     def image_chunks(self) -> Iterator[Tensor]:
         """Go through all images as they are at rest, (n, C, H, W) at a time; at once where they are in memory."""
         return self.images.chunks() if isinstance(self.images, ImageRows) else iter((self.images,))

@@ -170,4 +170,4 @@ def _fitted(images: Tensor, inputs: Inputs, name: str) -> Tensor:
     pixels = images if images.dtype == torch.uint8 else (images * 255).round().to(torch.uint8)
     pixels = pixels if fits else read_at(pixels, inputs.read_size)
     raw = ImageSet(name, pixels, torch.zeros(len(pixels), dtype=torch.int64), ("",))
-    return fit_images(raw, channels=inputs.channels, image_size=inputs.image_size, resize=inputs.resize).images
+    return fit_images(raw, channels=inputs.channels, image_size=inputs.image_size, resize=inputs.resize).tensor

@@ -121,11 +121,11 @@ def _decoded(rows: ImageRows, bar: progress.Bar) -> Iterator[Tensor]:
 
 def _mapped(rows: ImageRows, name: str, bar: progress.Bar) -> MappedImages:
     """Open the file of these rows, or make it."""
-    count, *image = rows.shape
+    count, channels, height, width = rows.shape
     digest = hashlib.sha256(f"{VERSION} {rows.digest} {list(rows.shape)}".encode()).hexdigest()
     readable = re.sub(r"[^\w.-]+", "_", name.partition("/")[0])[:40].strip(".")
     path = cache_folder() / FOLDER / f"{readable}-{digest[:32]}.npy"
-    opened = partial(MappedImages, path, (count, *image), digest, image_memory())
+    opened = partial(MappedImages, path, (count, channels, height, width), digest, image_memory())
     with suppress(OSError, ValueError):  # none yet, or a damaged one
         found = opened()
         os.utime(path)  # when it was used last

@@ -9,6 +9,7 @@ from arelu_meta.console import progress
 from arelu_meta.data.augment import augment
 from arelu_meta.data.batches import Batches
 from arelu_meta.data.imageset import ImageSet
+from arelu_meta.data.mixing import Mixing
 from arelu_meta.data.splits import Split
 from arelu_meta.errors import InputError
 from arelu_meta.kinds.classify.result import ClassifyResult
@@ -96,6 +97,29 @@ def accuracy_on(network: nn.Module, images: ImageSet, **options: Any) -> float:
     return accuracy_of(predict(network, images, **options), images)
 
 
+def training_batches(images: ImageSet, training: OptimizationSection, random: torch.Generator) -> Batches:
+    """Make the batches of a classifier, augmented and mixed as the settings say.
+
+    Raises:
+        InputError: an augmentation that these images cannot have.
+    """
+    changes = augment(
+        training.augment,
+        crop_scale=training.crop_scale,
+        randaugment=training.randaugment,
+        color_jitter=training.color_jitter,
+        random_erasing=training.random_erasing,
+        fill=images.mean,
+    )
+    colours = training.randaugment or training.color_jitter
+    if changes is not None and (images.is_vectors or (colours and images.channels not in (1, 3))):
+        held = "vectors" if images.is_vectors else f"images of {images.channels} channels"
+        raise InputError(f"{images.name} holds {held}, which cannot be augmented so; set `augment` to none")
+    mixing = Mixing(training.mixup, training.cutmix, len(images.class_names))
+    mixes = bool(training.mixup or training.cutmix)
+    return Batches(images, training.batch_size, random, augment=changes, mixing=mixing if mixes else None)
+
+
 def classifier_trainer(
     network: nn.Module,
     images: ImageSet,
@@ -109,6 +133,6 @@ def classifier_trainer(
 
     `options` are those of `SupervisedTrainer` that are no settings of the spec: head, memory layout, compilation.
     """
-    batches = Batches(images, training.batch_size, generator(seed, stream), augment=augment(training.augment))
+    batches = training_batches(images, training, generator(seed, stream))
     loss = cross_entropy(images, label_smoothing=training.label_smoothing, class_weights=training.class_weights)
     return SupervisedTrainer(network, batches, loss, **training.trainer_options(), **options)

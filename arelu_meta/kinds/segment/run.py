@@ -74,6 +74,7 @@ def prepare(
         spec.training.batch_size,
         generator(spec.seed, "batches"),
         affine=spec.training.augment == "affine",
+        crop_scale=spec.training.crop_scale if spec.training.augment == "standard" else (),
         weights=slice_weights(split.train) if spec.volumes.draw_by_area else None,
     )
     network = build_segmenter(spec.network, split.train, seed=spec.seed).to(device)
