@@ -148,9 +148,7 @@ def test_an_unreadable_image_is_one_line_and_leaves_nothing(photos: Path, cache:
     assert [path.name for path in cache.glob("*") if path.suffix != ".lock"] == []
 
 
-def test_a_full_disk_is_one_line_and_gets_its_space_back(
-    photos: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_full_disk_is_one_line_and_gets_its_space_back(photos: Path, cache: Path, monkeypatch: pytest.MonkeyPatch):
     def full(_descriptor: int) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
