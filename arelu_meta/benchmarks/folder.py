@@ -1,4 +1,4 @@
-"""A folder of photographs that is larger than the memory it may take, beside torchvision's ImageFolder and a DataLoader.
+"""A folder of photographs that is larger than the memory it may take, beside ImageFolder and a DataLoader.
 
 Both read the same JPEG files and hand over the same batches: a random resized crop, mirrored or not, normalised. The
 first epoch of ours decodes all files to the cache folder and then passes over them; the second only passes over them.
@@ -24,7 +24,7 @@ from torchvision.transforms import v2
 from arelu_meta import data
 from arelu_meta.benchmarks.memory import peak_memory
 from arelu_meta.benchmarks.report import BenchReport, Row
-from arelu_meta.data.augment import augment
+from arelu_meta.data.augment import standard
 from arelu_meta.data.batches import Batches
 from arelu_meta.data.files.image_cache import keep_decoded
 from arelu_meta.errors import InputError
@@ -91,13 +91,13 @@ def bench_folder(_root: str | None = None, count: int = COUNT, repeats: int = 2)
 def _pass_over_cache(folder: str, cache: str, mebibytes: int) -> tuple[float, float, int]:
     """Seconds of the first and the second epoch, and bytes that they add to this process at its peak."""
     os.environ["ARELU_META_CACHE"] = cache
-    augment("standard")(torch.zeros(1, 3, 8, 8, dtype=torch.uint8), torch.Generator())  # libraries are loaded
+    standard(torch.zeros(1, 3, 8, 8, dtype=torch.uint8), torch.Generator())  # libraries are loaded
     before = peak_memory(restart=True)
     with keep_freed_memory(), bounding_images(mebibytes):
         start = time.perf_counter()
         images = keep_decoded({"all": data.load(folder)})["all"]
         images = replace(images, mean=MEAN, std=STD)
-        batches = Batches(images, BATCH, torch.Generator().manual_seed(0), augment=augment("standard"))
+        batches = Batches(images, BATCH, torch.Generator().manual_seed(0), augment=standard)
         first = _seconds_of(batches, len(images), start)
         second = _seconds_of(batches, len(images), time.perf_counter())
     return first, second, peak_memory() - before

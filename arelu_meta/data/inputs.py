@@ -37,6 +37,7 @@ class Inputs:
         read_size: side that image files were resampled to when they were read, before `resize`; 0: read as they are.
         sides: height and width where they differ.
         vectors: whether it takes vectors of `channels` features, of any value, in place of images.
+        crop_pct: share of the side that is cut out of the centre when images are resampled (timm's word); 1: all.
 
     Example:
         >>> str(Inputs(3, 32, mean=(0.5, 0.5, 0.5), std=(0.25, 0.25, 0.25)))
@@ -51,6 +52,7 @@ class Inputs:
     read_size: int = 0
     sides: tuple[int, ...] = ()
     vectors: bool = False
+    crop_pct: float = 1.0
 
     @property
     def size(self) -> tuple[int, int]:
@@ -101,6 +103,8 @@ def from_values(values: Mapping[str, Any]) -> Inputs:
         and all(isinstance(each, int | float) and math.isfinite(each) for each in known.get(name, ()))
         for name in many
     )
+    share = known.get("crop_pct", 1.0)
+    right = right and isinstance(share, int | float) and 0 < share <= 1
     if not right or not all(type(side) is int and 0 < side <= LARGEST for side in known.get("sides", ())):
         raise InputError(f"no network takes images of {dict(known)!r:.200}; store the network anew")
     return Inputs(**known)
@@ -136,7 +140,9 @@ def _check_fit(images: ImageSet, channels: int, image_size: int) -> None:
         )
 
 
-def fit_images(images: ImageSet, *, channels: int = 0, image_size: int = 0, resize: Resize = "scale") -> ImageSet:
+def fit_images(
+    images: ImageSet, *, channels: int = 0, image_size: int = 0, resize: Resize = "scale", crop_pct: float = 1.0
+) -> ImageSet:
     """Bring a set to a number of channels and to square images of one size.
 
     Args:
@@ -144,6 +150,7 @@ def fit_images(images: ImageSet, *, channels: int = 0, image_size: int = 0, resi
         channels: grey becomes colour by repetition, colour grey by luminance; 0 leaves them as they are.
         image_size: height and width in pixels; 0 leaves them as they are.
         resize: `scale` resamples (bilinear, antialiased; masks by nearest neighbour), `crop` cuts out the centre.
+        crop_pct: `scale` resamples to `image_size` / `crop_pct`, rounded down, and cuts the centre out of that.
 
     Returns:
         The set with images (N, channels, image_size, image_size), and masks of that size if it has any.
@@ -159,16 +166,16 @@ def fit_images(images: ImageSet, *, channels: int = 0, image_size: int = 0, resi
     _check_fit(images, channels, image_size)
     if images.is_vectors:
         return images
-    fit = Fit(channels, image_size, resize, images.name)
+    fit = Fit(channels, image_size, resize, crop_pct, images.name)
     shape = fit.shape(images.channels, *images.image_size)
-    if shape == (images.channels, *images.image_size):
+    if shape == (images.channels, *images.image_size) and crop_pct == 1:
         return images
     pixels, masks = images.images, images.masks
     if isinstance(pixels, Tensor) and masks is None and len(images) * math.prod(shape) > image_memory():
         pixels = ImageRows(HostImages(pixels.cpu(), images.digest), torch.arange(len(images)), images.device)
     if isinstance(pixels, ImageRows):
         return replace(images, images=pixels.converted(fit))
-    if masks is not None and images.image_size != shape[1:]:
+    if masks is not None and images.image_size != shape[1:]:  # segmentation knows no `crop_pct`
         crops = resize == "crop"
         masks = _cropped(masks, image_size) if crops else F.interpolate(masks, size=shape[1:])
     return replace(images, images=fit(pixels), masks=masks)
@@ -181,6 +188,7 @@ class Fit:
     channels: int
     image_size: int
     resize: Resize
+    crop_pct: float
     name: str = field(repr=False)
 
     def shape(self, channels: int, height: int, width: int) -> tuple[int, int, int]:
@@ -207,15 +215,17 @@ class Fit:
         elif channels != images.shape[1]:
             weights = torch.tensor(LUMINANCE, device=images.device).view(1, 3, 1, 1)
             images = (images.float() * weights).sum(1, keepdim=True).round().to(torch.uint8)
-        if list(images.shape[2:]) == size:
+        cuts = self.crop_pct < 1 and bool(self.image_size)
+        if list(images.shape[2:]) == size and not cuts:
             return images
         if self.resize == "crop":
             return _cropped(images, self.image_size)
+        size = [math.floor(self.image_size / self.crop_pct)] * 2 if cuts else size
         scaled = []
         for chunk in images.split(4096):  # no float copy of the whole set
             small = F.interpolate(chunk.float(), size=size, mode="bilinear", align_corners=False, antialias=True)
             scaled.append(small.round().clamp(0, 255).to(torch.uint8))
-        return torch.cat(scaled)
+        return _cropped(torch.cat(scaled), self.image_size) if cuts else torch.cat(scaled)
 
 
 def _cropped(pixels: Tensor, size: int) -> Tensor:

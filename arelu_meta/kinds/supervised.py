@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -74,6 +74,7 @@ def run_supervised(
     *,
     name: str,
     shape: ImageShapeSection,
+    crop_pct: float = 1.0,
     tags: Mapping[str, str] | None = None,
     log_layers: bool = False,
     keep_model: bool = True,
@@ -87,7 +88,7 @@ def run_supervised(
         spec, execution, bar: what the run is, how it is carried out, and how it shows its progress.
         prepared: images, trainer and measure of the spec.
         name, tags: of the MLflow run.
-        shape: how the images were brought to their shape, as is stored with the network.
+        shape, crop_pct: how the images were brought to their shape, as is stored with the network.
         log_layers, keep_model: whether statistics of layers are logged after each epoch, and the network is stored.
         start_metrics, start_texts: metrics and texts by path that are known before training.
         result_fields: further fields of the result.
@@ -114,7 +115,8 @@ def run_supervised(
         if processes.rank() == 0:
             _record(result, prepared.measure, split.test, layers, session.tracker)
             if keep_model:
-                session.tracker.log_network(result.network, split.test, inputs_of_run(split.test, shape, spec.data))
+                inputs = replace(inputs_of_run(split.test, shape, spec.data), crop_pct=crop_pct)
+                session.tracker.log_network(result.network, split.test, inputs)
         return session.described(result)
 
 

@@ -37,7 +37,7 @@ def test_less_work_is_refused():
     assert _seconds_of([batch, batch], 4, 0.0) > 0
     with pytest.raises(InputError, match="do not do the same work: 4 images of 5"):
         _seconds_of([batch, batch], 5, 0.0)
-    with pytest.raises(InputError, match="do not do the same work: a batch is torch.uint8"):
+    with pytest.raises(InputError, match=r"do not do the same work: a batch is torch\.uint8"):
         _seconds_of([(batch[0].byte(), batch[1])], 2, 0.0)
 
 

@@ -70,5 +70,5 @@ def test_the_order_is_drawn_for_each_image():
 
 @pytest.mark.parametrize("values", [(-0.1, 0.0, 0.0, 0.0), (0.0, 0.0, 0.0, 0.6)])
 def test_out_of_range(values: tuple[float, ...]):
-    with pytest.raises(InputError, match="give 0 or more, hue up to 0.5"):
+    with pytest.raises(InputError, match=r"give 0 or more, hue up to 0\.5"):
         jitter.color_jitter(*values)

@@ -89,8 +89,7 @@ def _load(spec: FewShotSpec, data_root: str, bar: progress.Bar) -> tuple[Split, 
     if spec.network.is_pretrained:
         split, made = load_pretrained(spec, root=root, train_on_validation=paper, bar=bar)
     else:
-        options = {"train_on_validation": paper, "real_targets": True}
-        split = load_split(spec.data, root=root, shape=spec.fit, bar=bar, **options)
+        split = load_split(spec.data, root=root, shape=spec.fit, train_on_validation=paper, real_targets=True, bar=bar)
     name, targets = split.train.name, split.train.targets
     if spec.measure is MSE and targets is None:
         raise InputError(f"{name} has classes and no real targets; leave `loss` mse out")

@@ -39,6 +39,7 @@ def run_finetune(spec: FineTuneSpec, execution: BatchExecution, bar: progress.Ba
             Prepared(split, trainer, accuracy_measure(trainer.loss, result=FineTuneResult)),
             name=f"{spec.network.activation}-{spec.network.model}-{split.train.name}-seed{spec.seed}",
             shape=spec.input,
+            crop_pct=assembled.inputs.crop_pct,
             tags={
                 "head": assembled.head,
                 "weights_digest": assembled.weights.digest if assembled.weights.state else NO_WEIGHTS,
@@ -84,6 +85,7 @@ def prepare(
         normalise=given.normalise,
         mean=given.mean,
         std=given.std,
+        crop_pct=given.crop_pct,
         seed=spec.seed,
     )
     parts = {part: fit_to_inputs(getattr(split, part), assembled.inputs, resize=given.resize) for part in SUBSETS}
@@ -111,5 +113,7 @@ def _details(spec: FineTuneSpec, assembled: Assembled, split: Split) -> list[tup
     shape, _, statistics = str(assembled.inputs).partition(", ")
     if assembled.target_statistics:
         statistics = "the target's own statistics"
-    rows.append(("images", f"{len(split.train)} to train, {shape}, {statistics}"))
+    share = assembled.inputs.crop_pct
+    cut = f", the centre's {100 * share:g} % of the side" if share < 1 else ""
+    rows.append(("images", f"{len(split.train)} to train, {shape}{cut}, {statistics}"))
     return rows

@@ -26,7 +26,7 @@ from arelu_meta.runtime.hardware import bounding_images
 SIDE, PER_CLASS = 96, 20  # 60 * 3 * 96 * 96 = 1.7 MB, more than 1 MiB
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("ARELU_META_CACHE", str(tmp_path / "cache"))
     return tmp_path / "cache" / "images"
@@ -64,7 +64,7 @@ def test_a_folder_that_does_not_fit_has_the_pixels_of_one_that_does(photos: Path
     assert large.class_names == whole.class_names == ("ant", "bee", "cat")
 
 
-def test_the_file_is_plain_numpy(photos: Path, cache: Path):
+def test_the_file_is_plain_numpy(photos: Path):
     path = source_of(stored(photos)).path
     assert path.name.startswith("photos-")
     assert np.array_equal(np.load(path, mmap_mode="r").transpose(0, 3, 1, 2), stored(photos, 100).tensor.numpy())
@@ -81,7 +81,7 @@ def test_images_are_kept_at_the_size_they_are_used_at(photos: Path, cache: Path)
     assert len(list(cache.glob("*.npy"))) == 1
 
 
-def test_the_second_use_decodes_nothing(photos: Path, cache: Path, monkeypatch: pytest.MonkeyPatch):
+def test_the_second_use_decodes_nothing(photos: Path, monkeypatch: pytest.MonkeyPatch):
     first = stored(photos)
 
     def never(*_arguments: object) -> None:
@@ -93,7 +93,7 @@ def test_the_second_use_decodes_nothing(photos: Path, cache: Path, monkeypatch: 
     assert torch.equal(again.tensor, first.tensor)
 
 
-def test_a_changed_file_is_decoded_anew(photos: Path, cache: Path):
+def test_a_changed_file_is_decoded_anew(photos: Path):
     before = stored(photos)
     black = Image.new("RGB", (SIDE, SIDE))
     black.save(photos / "ant" / "00.jpg")
@@ -104,7 +104,7 @@ def test_a_changed_file_is_decoded_anew(photos: Path, cache: Path):
     assert torch.equal(after.tensor[1:], before.tensor[1:])
 
 
-def test_parts_share_a_file_with_no_image_that_none_of_them_has(photos: Path, cache: Path):
+def test_parts_share_a_file_with_no_image_that_none_of_them_has(photos: Path):
     with bounding_images(1):
         split = splits.by_image(data.load(photos))
         parts = keep_decoded({name: getattr(split, name) for name in ("train", "test")})
@@ -123,7 +123,7 @@ def test_statistics_of_training_images_are_those_in_memory_and_are_remembered(ph
     assert len(list(cache.glob("*-histogram.npz"))) == 1
 
 
-def test_mapped_memory_is_given_back(photos: Path, cache: Path):
+def test_mapped_memory_is_given_back(photos: Path):
     """A bound of 1 MiB: after reading all 1.7 MB some image by image, no more than that is counted as held."""
     source = source_of(stored(photos))
     for number in torch.arange(60).repeat(3):
@@ -133,7 +133,7 @@ def test_mapped_memory_is_given_back(photos: Path, cache: Path):
         source._pixels[0] = 0
 
 
-def test_a_damaged_file_is_made_anew(photos: Path, cache: Path):
+def test_a_damaged_file_is_made_anew(photos: Path):
     path = source_of(stored(photos)).path
     for content in (b"", b"no array", path.read_bytes()[:-1], path.read_bytes() + b"x"):
         path.write_bytes(content)
@@ -158,7 +158,7 @@ def test_a_full_disk_is_one_line_and_gets_its_space_back(photos: Path, cache: Pa
     assert [path.name for path in cache.glob("*") if path.suffix != ".lock"] == []
 
 
-def test_too_little_space_is_known_before(photos: Path, cache: Path, monkeypatch: pytest.MonkeyPatch):
+def test_too_little_space_is_known_before(photos: Path, monkeypatch: pytest.MonkeyPatch):
     usage = image_cache.shutil.disk_usage("/")._replace(free=1_000_000)
     monkeypatch.setattr(image_cache.shutil, "disk_usage", lambda _folder: usage)
     with pytest.raises(InputError, match=r"0.0 GB are free; free some space, set ARELU_META_CACHE"):
@@ -183,7 +183,7 @@ def test_what_a_killed_process_left_is_overwritten(photos: Path, cache: Path):
     assert list(cache.glob("*.part")) == []
 
 
-def test_two_makers_at_once_make_one_file(photos: Path, cache: Path, monkeypatch: pytest.MonkeyPatch, capsys):
+def test_two_makers_at_once_make_one_file(photos: Path, monkeypatch: pytest.MonkeyPatch, capsys):
     """The second comes while the first is at work: it waits, says so, and decodes nothing."""
     made, begun, make = [], threading.Event(), image_cache._make
 
@@ -207,7 +207,7 @@ def test_two_makers_at_once_make_one_file(photos: Path, cache: Path, monkeypatch
     assert "another process decodes the same images" in capsys.readouterr().err
 
 
-def test_progress_is_shown(photos: Path, cache: Path):
+def test_progress_is_shown(photos: Path):
     notes: list[str] = []
 
     @contextmanager
@@ -220,7 +220,7 @@ def test_progress_is_shown(photos: Path, cache: Path):
     assert notes == ["decode 1", "60 of 60 images"]
 
 
-def test_files_are_listed_and_removed(photos: Path, cache: Path):
+def test_files_are_listed_and_removed(photos: Path):
     assert cached_files() == []
     images = stored(photos)
     (file,) = cached_files()
