@@ -291,10 +291,9 @@ def _stratified(
     for label in torch.nonzero(torch.bincount(labels)).squeeze(1).tolist():
         members = numbers[labels == label]
         if len(members) < len(chosen):
-            raise InputError(
-                f"class {images.class_names[label]!r} of {images.name} has {len(members)} image(s), but {len(chosen)} "
-                f"are needed to split by image; drop the class, add images or split by class"
-            )
+            held = f"class {images.class_names[label]!r} of {images.name} has {len(members)} image(s)"
+            remedy = "drop the class, add images or split by class"
+            raise InputError(f"{held}, but {len(chosen)} are needed to split by image; {remedy}")
         members = members[torch.randperm(len(members), generator=draw)]
         for share, drawn in zip(chosen, torch.split(members, _sizes(len(members), shares)), strict=True):
             share.append(drawn)

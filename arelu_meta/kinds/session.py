@@ -249,13 +249,15 @@ def reader_options(section: DataSection, image_size: int) -> dict[str, Any]:
     return {**({"image_size": image_size} if by_size else {}), **section.dataset_options}
 
 
-def inputs_of_run(images: ImageSet, shape: ImageShapeSection, section: DataSection | None = None) -> Inputs:
+def inputs_of_run(
+    images: ImageSet, shape: ImageShapeSection, section: DataSection | None = None, crop_pct: float = 1.0
+) -> Inputs:
     """What a network takes that was trained on these images, and how a run of these sections makes them of files."""
     read_size = 0
     if section is not None and (data.is_path(section.dataset) or section.dataset.startswith(data.TORCHVISION)):
         # Of other sets, an option of that name may mean anything.
         read_size = int(reader_options(section, shape.image_size).get("image_size", 0))
-    return inputs_of(images, resize=shape.resize, read_size=read_size)
+    return replace(inputs_of(images, resize=shape.resize, read_size=read_size), crop_pct=crop_pct)
 
 
 def divide(images: ImageSet, section: DataSection) -> Split:

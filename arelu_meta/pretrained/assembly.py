@@ -20,7 +20,6 @@ from arelu_meta.pretrained.networks import (
     declared_inputs,
     find_model,
     of_weights,
-    published_crop,
 )
 from arelu_meta.pretrained.timm_networks import convert_weights, head_path, is_headless
 from arelu_meta.pretrained.weights import Weights, load_weights, read_weights
@@ -72,7 +71,6 @@ def assemble(
     normalise: Normalise = "weights",
     mean: tuple[float, ...] = (),
     std: tuple[float, ...] = (),
-    crop_pct: float = 1.0,
     classes: int = 0,
     seed: int = 0,
 ) -> Assembled:
@@ -93,7 +91,6 @@ def assemble(
         normalise: whose mean and deviation: "weights" (the target's where unknown), "imagenet", "target", "none"
         mean: mean of each channel in [0, 1], given instead; one number or one per channel
         std: deviation of each channel, given with `mean`
-        crop_pct: share of the side that is cut out of the centre; 1: all of it, 0: as the weights publish
         classes: outputs of the head; 0: the classes of the target
         seed: of initial weights and head, which do not depend on the activation
 
@@ -103,8 +100,6 @@ def assemble(
     shape, options = {"channels": channels, "image_size": image_size}, model_options or {}
     network, read, sized = load_network(model, weights, options, images, head=head, seed=seed, **shape)
     found = _find_head(network, sized, named=head)
-    share = crop_pct or published_crop(network, find_model(model), weights)
-    sized = replace(sized, crop_pct=share)
     inputs, of_target = with_statistics(sized, normalise=normalise, mean=mean, std=std)
     named = (activation, activation_options or {}, images if read.state and found else None)  # features: no answers
     report, agreement = _swap(network, *named, inputs, resize, preserve=preserve, seed=seed)
@@ -187,9 +182,8 @@ def _find_head(network: nn.Module, inputs: Inputs, *, named: str = "") -> str:
 
 def fit_to_inputs(images: ImageSet, inputs: Inputs, *, resize: Resize) -> ImageSet:
     """Give the images with the channels, size and statistics of `inputs`."""
-    fitted = fit_images(
-        images, channels=inputs.channels, image_size=inputs.image_size, resize=resize, crop_pct=inputs.crop_pct
-    )
+    shape = {"channels": inputs.channels, "image_size": inputs.image_size}
+    fitted = fit_images(images, **shape, resize=resize, crop_pct=inputs.crop_pct)
     return replace(fitted, mean=inputs.mean, std=inputs.std)
 
 

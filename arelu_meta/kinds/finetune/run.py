@@ -15,6 +15,7 @@ from arelu_meta.kinds.finetune.spec import NO_WEIGHTS, FineTuneSpec
 from arelu_meta.kinds.session import divide, machine, reader_options, to_device
 from arelu_meta.kinds.supervised import Prepared, run_supervised
 from arelu_meta.pretrained.assembly import Assembled, assemble, check_takes, fit_to_inputs
+from arelu_meta.pretrained.networks import find_model, published_crop
 
 
 def run_finetune(spec: FineTuneSpec, execution: BatchExecution, bar: progress.Bar) -> FineTuneResult:
@@ -85,9 +86,10 @@ def prepare(
         normalise=given.normalise,
         mean=given.mean,
         std=given.std,
-        crop_pct=given.crop_pct,
         seed=spec.seed,
     )
+    share = given.crop_pct or published_crop(assembled.network, find_model(section.model), section.weights)
+    assembled = replace(assembled, inputs=replace(assembled.inputs, crop_pct=share))
     parts = {part: fit_to_inputs(getattr(split, part), assembled.inputs, resize=given.resize) for part in SUBSETS}
     parts = keep_decoded(parts, bar)
     if assembled.target_statistics:
