@@ -19,6 +19,7 @@ ELSEWHERE = {
     "backbones/vgg.py": "backbones/test_cifar_networks.py",
     # Formats of one's own images: every reader gives the same set.
     "data/files/image_folders.py": "data/files/test_user_data.py",
+    "data/files/image_files.py": "data/files/test_user_data.py",
     # What the two estimators share.
     "estimators/classifier.py": "estimators/test_fine_tune.py",
     # Engines are held to one meta-gradient.

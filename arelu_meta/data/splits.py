@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from arelu_meta.data.imageset import ImageSet
+from arelu_meta.data.rows import ImageRows
 from arelu_meta.errors import InputError
 from arelu_meta.seeding import generator
 
@@ -75,8 +76,9 @@ def divide(
     if int(torch.bincount(numbers).max()) > 1:
         raise InputError(f"{images.name}: an image is in more than one of train, validation and test")
     subsets = {name: images.subset(indices[name], f"{images.name}/{name}") for name in SUBSETS}
-    normalised = {name: subset.normalised_like(subsets["train"]) for name, subset in subsets.items()}
-    return Split(**normalised, held_out=held_out, indices=dict(indices), source=images.digest)
+    if not isinstance(images.images, ImageRows) or images.images.source.ready:  # else by who decodes them
+        subsets = {name: subset.normalised_like(subsets["train"]) for name, subset in subsets.items()}
+    return Split(**subsets, held_out=held_out, indices=dict(indices), source=images.digest)
 
 
 def limit(
@@ -289,10 +291,9 @@ def _stratified(
     for label in torch.nonzero(torch.bincount(labels)).squeeze(1).tolist():
         members = numbers[labels == label]
         if len(members) < len(chosen):
-            raise InputError(
-                f"class {images.class_names[label]!r} of {images.name} has {len(members)} image(s), but {len(chosen)} "
-                f"are needed to split by image; drop the class, add images or split by class"
-            )
+            held = f"class {images.class_names[label]!r} of {images.name} has {len(members)} image(s)"
+            remedy = "drop the class, add images or split by class"
+            raise InputError(f"{held}, but {len(chosen)} are needed to split by image; {remedy}")
         members = members[torch.randperm(len(members), generator=draw)]
         for share, drawn in zip(chosen, torch.split(members, _sizes(len(members), shares)), strict=True):
             share.append(drawn)

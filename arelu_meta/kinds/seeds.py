@@ -124,12 +124,12 @@ def _run_left(
     together: dict[int, Prepared] = {}
     with machine(execution) as device:
         for seed, spec in specs.items() if execution.together else ():
-            together[seed] = prepare(spec, execution, device, split=split)
+            together[seed] = prepare(spec, execution, device, split=split, bar=bar)
             split = together[seed].split
         if together:
             together = _train_together(together, first, bar)
         for seed, spec in specs.items():
-            prepared = together.pop(seed) if together else prepare(spec, execution, device, split=split)
+            prepared = together.pop(seed) if together else prepare(spec, execution, device, split=split, bar=bar)
             split = prepared.split
             result = run(spec, execution, bar, prepared=prepared)
             scores[seed] = SeedScore(seed, result.score, result.run_id, finished_before=False)

@@ -13,6 +13,7 @@ from mlflow.utils.mlflow_tags import MLFLOW_RUN_NOTE
 from arelu_meta import data, kernels
 from arelu_meta.console import progress
 from arelu_meta.data import splits
+from arelu_meta.data.files.image_cache import keep_decoded
 from arelu_meta.data.imageset import ImageSet
 from arelu_meta.data.inputs import Inputs, fit_images, inputs_of
 from arelu_meta.data.readers.omniglot import omniglot_standard
@@ -25,7 +26,15 @@ from arelu_meta.kinds.results import Result
 from arelu_meta.kinds.sections import DataSection, ImageShapeSection, InputSection, Spec
 from arelu_meta.reading import following_links
 from arelu_meta.runtime import processes
-from arelu_meta.runtime.hardware import keep_freed_memory, numerics, resolve_device, threads, usable_cores
+from arelu_meta.runtime.hardware import (
+    bounding_images,
+    free_memory,
+    keep_freed_memory,
+    numerics,
+    resolve_device,
+    threads,
+    usable_cores,
+)
 from arelu_meta.runtime.waiting import threads_are_given, waiting_policy
 from arelu_meta.store.connection import has_finished
 from arelu_meta.store.journal import Journal
@@ -34,6 +43,7 @@ from arelu_meta.store.settling import settle_runs
 from arelu_meta.store.tracker import NoTracker, Tracker
 from arelu_meta.store.tracking import track
 
+DEVICE_SHARE = 0.5  # of the free memory of a device, for images; network and feature maps have the rest
 ResultT = TypeVar("ResultT", bound=Result)
 
 
@@ -83,8 +93,22 @@ def machine(execution: Execution) -> Iterator[torch.device]:
     digits = numerics(
         tf32=execution.tf32, cudnn_benchmark=execution.cudnn_benchmark, deterministic=execution.deterministic
     )
-    with keep_freed_memory(), threads(execution.threads), digits, links, processes.process_group(device):
+    images = bounding_images(execution.image_memory)
+    with keep_freed_memory(), threads(execution.threads), digits, links, images, processes.process_group(device):
         yield device
+
+
+def to_device(split: Split, device: torch.device, execution: Execution) -> Split:
+    """Move images to the device where they fit there beside the network, or as the execution says.
+
+    Otherwise they stay in host memory or in their file, and batches are copied ahead (`data.rows`).
+    """
+    parts = {part: getattr(split, part) for part in splits.SUBSETS}
+    fits = sum(part.images.nbytes for part in parts.values()) <= DEVICE_SHARE * free_memory(device)
+    keep = execution.keep if execution.keep != "auto" else "device" if fits else "cpu"
+    if keep == "device":
+        return replace(split, **{name: part.to(device) for name, part in parts.items()})
+    return replace(split, **{name: part.kept_in_host_memory().to(device) for name, part in parts.items()})
 
 
 @contextmanager
@@ -194,6 +218,7 @@ def load_split(
     train_on_validation: bool = False,
     prepare: Callable[[ImageSet], ImageSet] | None = None,
     real_targets: bool = False,
+    bar: progress.Bar = progress.silent,
 ) -> Split:
     """Read the images, bring them to a shape, and divide them as the spec says; `prepare` resizes them where given."""
     options = reader_options(section, 0 if shape is None else shape.image_size)
@@ -204,6 +229,7 @@ def load_split(
     if shape is not None:
         size = 0 if prepare else shape.image_size
         images = fit_images(images, channels=shape.channels, image_size=size, resize=shape.resize)
+        images = keep_decoded({"all": images}, bar)["all"]
     if prepare is not None:
         images = prepare(images)
     split = divide(images, section)
@@ -223,13 +249,15 @@ def reader_options(section: DataSection, image_size: int) -> dict[str, Any]:
     return {**({"image_size": image_size} if by_size else {}), **section.dataset_options}
 
 
-def inputs_of_run(images: ImageSet, shape: ImageShapeSection, section: DataSection | None = None) -> Inputs:
+def inputs_of_run(
+    images: ImageSet, shape: ImageShapeSection, section: DataSection | None = None, crop_pct: float = 1.0
+) -> Inputs:
     """What a network takes that was trained on these images, and how a run of these sections makes them of files."""
     read_size = 0
     if section is not None and (data.is_path(section.dataset) or section.dataset.startswith(data.TORCHVISION)):
         # Of other sets, an option of that name may mean anything.
         read_size = int(reader_options(section, shape.image_size).get("image_size", 0))
-    return inputs_of(images, resize=shape.resize, read_size=read_size)
+    return replace(inputs_of(images, resize=shape.resize, read_size=read_size), crop_pct=crop_pct)
 
 
 def divide(images: ImageSet, section: DataSection) -> Split:

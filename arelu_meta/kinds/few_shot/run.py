@@ -27,7 +27,7 @@ from arelu_meta.kinds.few_shot.settings import LearnerSettings, build_learner
 from arelu_meta.kinds.few_shot.spec import FewShotSpec
 from arelu_meta.kinds.networks import check_forward, check_logits, check_vectors
 from arelu_meta.kinds.results import name_of
-from arelu_meta.kinds.session import Session, inputs_of_run, load_split, machine, open_session
+from arelu_meta.kinds.session import Session, inputs_of_run, load_split, machine, open_session, to_device
 from arelu_meta.learners.gradient_learner import GradientLearner
 from arelu_meta.learners.learner import Learner
 from arelu_meta.pictures.adapted_curves import adapted_curves
@@ -44,8 +44,8 @@ CURVES = 6  # test functions that are drawn
 def run_few_shot(spec: FewShotSpec, execution: EpisodeExecution, bar: progress.Bar) -> FewShotResult:
     """Train and test; everything that wrong input can break is built before a run is opened in the store."""
     with machine(execution) as device:
-        split, made = _load(spec, execution.data_root)
-        split = split.to(device)
+        split, made = _load(spec, execution.data_root, bar)
+        split = to_device(split, device, execution)
         images, episode, samplers = split.train, spec.episode, _samplers(spec, split)
         learner = build_learner(
             spec,
@@ -82,14 +82,14 @@ def run_few_shot(spec: FewShotSpec, execution: EpisodeExecution, bar: progress.B
             return _train_and_test(spec, learner, samplers, split, session)
 
 
-def _load(spec: FewShotSpec, data_root: str) -> tuple[Split, Assembled | None]:
+def _load(spec: FewShotSpec, data_root: str, bar: progress.Bar) -> tuple[Split, Assembled | None]:
     """Read and divide the images, and refuse a loss or a network that they do not fit; with a pretrained network."""
     paper = spec.evaluation.protocol == "paper"  # nothing is selected, so all that is not tested trains
     made, root = None, data_root or None
     if spec.network.is_pretrained:
-        split, made = load_pretrained(spec, root=root, train_on_validation=paper)
+        split, made = load_pretrained(spec, root=root, train_on_validation=paper, bar=bar)
     else:
-        split = load_split(spec.data, root=root, shape=spec.fit, train_on_validation=paper, real_targets=True)
+        split = load_split(spec.data, root=root, shape=spec.fit, train_on_validation=paper, real_targets=True, bar=bar)
     name, targets = split.train.name, split.train.targets
     if spec.measure is MSE and targets is None:
         raise InputError(f"{name} has classes and no real targets; leave `loss` mse out")
