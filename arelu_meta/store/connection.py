@@ -67,6 +67,11 @@ def store_uri() -> str:
     return os.environ.get("MLFLOW_TRACKING_URI") or DEFAULT_URI
 
 
+def is_server() -> bool:
+    """Whether the store in use is a server, which may hang; a file on this machine does not."""
+    return store_uri().startswith("http")
+
+
 def without_password(text: str) -> str:
     """Take passwords out of the addresses in a text.
 
@@ -98,9 +103,14 @@ def check_reachable(address: str, seconds: float | None = None) -> None:
             return
 
 
-def open_store(experiment: str) -> tuple[MlflowClient, str]:
-    """Connect to the store and give the id of the experiment in it; what is missing is created."""
-    with _connected() as client:
+def open_store(experiment: str, *, wait: float | None = None) -> tuple[MlflowClient, str]:
+    """Connect to the store and give the id of the experiment in it; what is missing is created.
+
+    Args:
+        experiment: its name
+        wait: seconds that a server has to begin to answer; None: as long as one takes that is being restarted
+    """
+    with _connected(wait) as client:
         stored = client.get_experiment_by_name(experiment)
         if stored is None:
             try:
@@ -230,11 +240,11 @@ def quiet_loggers(level: int = logging.ERROR) -> Iterator[None]:
 
 
 @contextmanager
-def _connected() -> Iterator[MlflowClient]:
+def _connected(wait: float | None = None) -> Iterator[MlflowClient]:
     """Connect to the store; one that cannot be used is wrong input, in one line."""
     uri = store_uri()
     try:
-        check_reachable(uri)  # MLflow itself would try for minutes, in silence
+        check_reachable(uri, wait)  # MLflow itself would try for minutes, in silence
         with quiet(logging.WARNING), _sqlite_lock(uri):
             yield MlflowClient(uri)
     except STORE_ERRORS as error:

@@ -25,7 +25,7 @@ from arelu_meta.store.sending import FLUSH, Sender
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-PATIENCE, KILLED_PATIENCE = 5.0, 0.5  # seconds that a run waits at its end for a store that does not answer
+PATIENCE, KILLED_PATIENCE = 5.0, 0.5  # seconds that a run waits at its end for a store that takes nothing
 
 
 class Tracker:
@@ -154,7 +154,8 @@ class Tracker:
         finally:
             try:
                 if self._sender is not None:
-                    complete = self._sender.leave(KILLED_PATIENCE if status == "KILLED" else PATIENCE)
+                    killed = status == "KILLED"
+                    complete = self._sender.leave(KILLED_PATIENCE if killed else PATIENCE, at_once=killed)
             except KeyboardInterrupt as interruption:  # the run itself is over: nobody has to wait for its record
                 if type(interruption) is not KeyboardInterrupt:
                     raise
