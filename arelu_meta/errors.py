@@ -15,6 +15,7 @@ A message names arguments in backquotes ("lower `queries`"); commands show those
 import difflib
 import errno
 import os
+import re
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -95,9 +96,18 @@ def _is_in_a_deleted_folder(error: OSError) -> bool:
 
 
 def first_line(error: BaseException) -> str:
-    """Give the first line of an error's message, or its type where it has none.
+    """Give the first line of an error's message, or its type where it has none; passwords in addresses are masked.
 
     >>> first_line(KeyError("name")), first_line(ValueError())
     ("'name'", 'ValueError')
     """
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+    return without_password((str(error).strip().splitlines() or [type(error).__name__])[0])
+
+
+def without_password(text: str) -> str:
+    """Take passwords out of the addresses in a text.
+
+    >>> without_password("no answer from postgresql://me:secret@host/mlflow")
+    'no answer from postgresql://me:***@host/mlflow'
+    """
+    return re.sub(r"(://[^:/@\s]*):\S+@", r"\1:***@", text)  # up to the last @: a password may hold one

@@ -6,7 +6,6 @@ MLflow's own tracking URI, active run and loggers belong to whoever calls us.
 
 import logging
 import os
-import re
 import socket
 import sqlite3
 import tempfile
@@ -25,7 +24,7 @@ from mlflow.entities import Experiment, LifecycleStage, Run, RunStatus
 from mlflow.exceptions import MlflowException
 from sqlalchemy.exc import SQLAlchemyError
 
-from arelu_meta.errors import InputError, StoreError, first_line, unknown
+from arelu_meta.errors import InputError, StoreError, first_line, unknown, without_password
 from arelu_meta.store.new_database import make_database
 
 if TYPE_CHECKING:
@@ -70,15 +69,6 @@ def store_uri() -> str:
 def is_server() -> bool:
     """Whether the store in use is a server, which may hang; a file on this machine does not."""
     return store_uri().startswith("http")
-
-
-def without_password(text: str) -> str:
-    """Take passwords out of the addresses in a text.
-
-    >>> without_password("no answer from postgresql://me:secret@host/mlflow")
-    'no answer from postgresql://me:***@host/mlflow'
-    """
-    return re.sub(r"(://[^:/@\s]*):\S+@", r"\1:***@", text)  # up to the last @: a password may hold one
 
 
 def check_reachable(address: str, seconds: float | None = None) -> None:
@@ -249,7 +239,7 @@ def _connected(wait: float | None = None) -> Iterator[MlflowClient]:
             yield MlflowClient(uri)
     except STORE_ERRORS as error:
         raise StoreError(
-            f"cannot use the MLflow store {without_password(f'{uri}: {first_line(error)}')}; "
+            f"cannot use the MLflow store {without_password(uri)}: {first_line(error)}; "
             "set MLFLOW_TRACKING_URI to one that can be written"
         ) from error
 

@@ -11,14 +11,13 @@ from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param, RunS
 from mlflow.utils.mlflow_tags import MLFLOW_DATASET_CONTEXT, MLFLOW_PARENT_RUN_ID
 
 from arelu_meta.console.progress import say
-from arelu_meta.errors import StoreError, first_line
+from arelu_meta.errors import StoreError, first_line, without_password
 from arelu_meta.store.connection import (
     DIVERGED,
     STORE_ERRORS,
     check_reachable,
     is_server,
     quiet_loggers,
-    without_password,
 )
 from arelu_meta.store.journal import Entry, Journal
 from arelu_meta.store.linking import link_metrics
@@ -209,7 +208,7 @@ class Sender(threading.Thread):
                     say(f"the MLflow store has not taken all of the run yet; Ctrl-C leaves the rest to {FLUSH}")
         finally:
             self.stop()
-            self._ended.wait(min(0.5, patience / 2))  # for the attempt under way: another may send what is left
+            self._ended.wait(0.1 if at_once else 0.5)  # for the attempt under way: another may send what is left
         return self._journal.next is None
 
     def stop(self) -> None:
@@ -230,7 +229,7 @@ class Sender(threading.Thread):
 
     def _failed(self, error: Exception) -> None:
         self._again = True
-        reason = without_password(first_line(error))[:200] if self._answers() else "no server is there"
+        reason = first_line(error)[:200] if self._answers() else "no server is there"
         if not self.trouble and self._journal.sent:
             store = without_password(self._client.tracking_uri)
             say(f"the MLflow store {store} does not take the run ({reason}); it goes on, kept in {self._journal.path}")
