@@ -63,6 +63,7 @@ ACROSS = {
     "pretrained/test_efficientnet_lite0.py": "a real pretrained network from end to end",
     "pretrained/test_timm_families.py": "families of timm from end to end",
     "surgery/test_networks_of_others.py": "networks that cannot be traced as a whole",
+    "faults/test_record.py": "what long trials keep of their attempts",
     "faults/test_page.py": "the page that long trials write",
     "faults/test_stored.py": "what long trials compare stores by",
     "faults/test_mutants.py": "damaged files of every format",

@@ -8,9 +8,10 @@ from matplotlib.figure import Figure
 from torch import nn
 
 from arelu_meta.data.imageset import ImageSet
+from arelu_meta.errors import without_password
 from arelu_meta.kinds.sections import DataSection, Spec
 from arelu_meta.kinds.supervised_spec import SupervisedSpec
-from arelu_meta.store.connection import without_password
+from arelu_meta.reading import shown
 
 HELD_OUT = {
     "images": "images: the same classes occur in training, these images do not",
@@ -179,4 +180,4 @@ def where_to_look(run_id: str, experiment_id: str, tracking_uri: str, view: str 
 def block(title: str, rows: Sequence[tuple[str, str]]) -> str:
     """Write a title and labelled lines below it."""
     width = max(len(label) for label, _ in rows)
-    return "\n".join([title, *(f"  {label:<{width}}  {text}" for label, text in rows)])
+    return "\n".join([shown(title), *(f"  {label:<{width}}  {shown(text)}" for label, text in rows)])

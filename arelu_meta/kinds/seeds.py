@@ -10,7 +10,7 @@ from arelu_meta.analysis.estimates import Estimate, mean_interval
 from arelu_meta.console import progress
 from arelu_meta.console.tables import text_table
 from arelu_meta.data.splits import Split
-from arelu_meta.errors import InputError
+from arelu_meta.errors import InputError, without_password
 from arelu_meta.kinds.execution import TrainingExecution, seed_numbers
 from arelu_meta.kinds.results import block, trained_on, unusual_rows
 from arelu_meta.kinds.sections import Spec
@@ -20,7 +20,7 @@ from arelu_meta.kinds.supervised_spec import SupervisedSpec
 from arelu_meta.registry import load_attribute
 from arelu_meta.runtime import processes
 from arelu_meta.seeding import global_stream
-from arelu_meta.store.connection import finished_metrics, store_uri, without_password
+from arelu_meta.store.connection import finished_metrics, store_uri
 from arelu_meta.training.stacked import ReplayedTrainer, Snapshot, StackedTrainer
 from arelu_meta.training.supervised import Epoch
 

@@ -6,7 +6,6 @@ MLflow's own tracking URI, active run and loggers belong to whoever calls us.
 
 import logging
 import os
-import re
 import socket
 import sqlite3
 import tempfile
@@ -25,7 +24,7 @@ from mlflow.entities import Experiment, LifecycleStage, Run, RunStatus
 from mlflow.exceptions import MlflowException
 from sqlalchemy.exc import SQLAlchemyError
 
-from arelu_meta.errors import InputError, StoreError, first_line, unknown
+from arelu_meta.errors import InputError, StoreError, first_line, unknown, without_password
 from arelu_meta.store.new_database import make_database
 
 if TYPE_CHECKING:
@@ -67,13 +66,9 @@ def store_uri() -> str:
     return os.environ.get("MLFLOW_TRACKING_URI") or DEFAULT_URI
 
 
-def without_password(text: str) -> str:
-    """Take passwords out of the addresses in a text.
-
-    >>> without_password("no answer from postgresql://me:secret@host/mlflow")
-    'no answer from postgresql://me:***@host/mlflow'
-    """
-    return re.sub(r"(://[^:/@\s]*):\S+@", r"\1:***@", text)  # up to the last @: a password may hold one
+def is_server() -> bool:
+    """Whether the store in use is a server, which may hang; a file on this machine does not."""
+    return store_uri().startswith("http")
 
 
 def check_reachable(address: str, seconds: float | None = None) -> None:
@@ -98,9 +93,14 @@ def check_reachable(address: str, seconds: float | None = None) -> None:
             return
 
 
-def open_store(experiment: str) -> tuple[MlflowClient, str]:
-    """Connect to the store and give the id of the experiment in it; what is missing is created."""
-    with _connected() as client:
+def open_store(experiment: str, *, wait: float | None = None) -> tuple[MlflowClient, str]:
+    """Connect to the store and give the id of the experiment in it; what is missing is created.
+
+    Args:
+        experiment: its name
+        wait: seconds that a server has to begin to answer; None: as long as one takes that is being restarted
+    """
+    with _connected(wait) as client:
         stored = client.get_experiment_by_name(experiment)
         if stored is None:
             try:
@@ -230,16 +230,16 @@ def quiet_loggers(level: int = logging.ERROR) -> Iterator[None]:
 
 
 @contextmanager
-def _connected() -> Iterator[MlflowClient]:
+def _connected(wait: float | None = None) -> Iterator[MlflowClient]:
     """Connect to the store; one that cannot be used is wrong input, in one line."""
     uri = store_uri()
     try:
-        check_reachable(uri)  # MLflow itself would try for minutes, in silence
+        check_reachable(uri, wait)  # MLflow itself would try for minutes, in silence
         with quiet(logging.WARNING), _sqlite_lock(uri):
             yield MlflowClient(uri)
     except STORE_ERRORS as error:
         raise StoreError(
-            f"cannot use the MLflow store {without_password(f'{uri}: {first_line(error)}')}; "
+            f"cannot use the MLflow store {without_password(uri)}: {first_line(error)}; "
             "set MLFLOW_TRACKING_URI to one that can be written"
         ) from error
 

@@ -6,7 +6,7 @@ from mlflow import MlflowClient
 from mlflow.entities import RunStatus
 
 from arelu_meta.console.progress import say
-from arelu_meta.errors import InputError, first_line
+from arelu_meta.errors import InputError, first_line, without_password
 from arelu_meta.runtime.machine import has_ended
 from arelu_meta.store.connection import (
     STORE_ERRORS,
@@ -15,7 +15,6 @@ from arelu_meta.store.connection import (
     quiet,
     run_status,
     store_uri,
-    without_password,
 )
 from arelu_meta.store.journal import Journal, runs_folder, waiting_journals
 from arelu_meta.store.sending import ENDED_BY, PROCESS, no_address_printed, send_entry
@@ -74,7 +73,7 @@ def flush(runs: Path) -> tuple[int, list[str]]:
             finally:
                 journal.release()
         except (*STORE_ERRORS, InputError) as error:
-            left.append(f"{path}: {without_password(first_line(error))}")
+            left.append(f"{path}: {first_line(error)}")
         else:
             sent += 1
     return sent, left

@@ -33,8 +33,16 @@ class StoredRun:
 
     @property
     def measured(self) -> Points:
-        """All points but those that are times."""
-        return {key: value for key, value in self.points.items() if not key[0].endswith(TIMES)}
+        """All points but those that are times; of a comparison's own run, the numbers of its last report.
+
+        It may be reported several times, as when a cell was late: each report has a step of its own, what has not
+        changed stays as it was, and what is no more is NaN.
+        """
+        points = {key: value for key, value in self.points.items() if not key[0].endswith(TIMES)}
+        if self.identity:
+            return points
+        last = {name: value for (name, _), value in sorted(points.items(), key=lambda point: point[0])}
+        return {(name, 0): value for name, value in last.items() if value == value}
 
 
 def read_store(database: Path, folder: Path) -> list[StoredRun]:

@@ -4,7 +4,7 @@ import copy
 import csv
 import io
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import torch
@@ -34,6 +34,7 @@ from arelu_meta.pictures.adapted_curves import adapted_curves
 from arelu_meta.pictures.figures import activation_curves, training_curve
 from arelu_meta.pretrained.assembly import Assembled
 from arelu_meta.runtime import processes
+from arelu_meta.runtime.hardware import available_memory
 from arelu_meta.seeding import generator, global_stream, restore_generators
 from arelu_meta.store.tracker import Tracker
 from arelu_meta.training.meta import evaluate, make_optimizer, meta_train, validate
@@ -105,7 +106,23 @@ def _samplers(spec: FewShotSpec, split: Split) -> dict[str, EpisodeSampler]:
     sizes = {"train": {"ways": episode.train_ways or episode.ways, "queries": spec.train_queries}}
     for part in ("test",) if spec.evaluation.protocol == "paper" else ("validation", "test"):
         sizes[part] = {"ways": episode.ways, "queries": episode.test_queries}
-    return {part: EpisodeSampler(getattr(split, part), shots=episode.shots, **size) for part, size in sizes.items()}
+    samplers = {part: EpisodeSampler(getattr(split, part), shots=episode.shots, **size) for part, size in sizes.items()}
+    _check_memory(spec, samplers)
+    return samplers
+
+
+def _check_memory(spec: FewShotSpec, samplers: Mapping[str, EpisodeSampler]) -> None:
+    """Refuse more episodes than go into memory: those of a step with their pixels, those that are fixed as numbers."""
+    counts = {
+        "meta_batch": ("train", spec.training.meta_batch, 4 * samplers["train"].images.images[0].numel()),
+        "validation_episodes": ("validation", spec.evaluation.validation_episodes, 8),
+        "test_episodes": ("test", spec.evaluation.test_episodes, 8),
+    }
+    for name, (part, count, size) in counts.items():
+        sampler = samplers.get(part)
+        needed = count * size * sampler.ways * (sampler.shots + sampler.queries) if sampler else 0
+        if needed > available_memory():
+            raise InputError(f"`{name}` {count} takes {needed >> 30} GiB, more than this machine has; lower it")
 
 
 def _train_and_test(
