@@ -26,6 +26,11 @@ def _origin(version: ModelVersion) -> str:
     return str(version.tags.get(ORIGIN, f"{version.name}/{version.version}/{version.creation_timestamp}"))
 
 
+def _model_id(version: ModelVersion) -> str:
+    """The logged model that a version is of, which stores in a database keep in its source alone."""
+    return str(version.model_id or (version.source or "").removeprefix("models:/"))
+
+
 class VersionCopies:
     """Registered models of one store, and their copies in another.
 
@@ -50,11 +55,11 @@ class VersionCopies:
         known = {one.name: one for one in _all(self.target.search_registered_models)}
         for registered in _all(self.source.search_registered_models):
             versions = {str(one.version): one for one in self._versions(self.source, registered.name)}
-            copied = [one for one in versions.values() if one.model_id in models]
+            copied = [one for one in versions.values() if _model_id(one) in models]
             self.left += [
                 f"version {one.version} of {registered.name}: it is no logged model of an experiment that is copied"
                 for one in versions.values()
-                if whole and one.model_id not in models
+                if whole and _model_id(one) not in models
             ]
             if copied:
                 self._copy(registered, known.get(registered.name), copied, models, runs)
@@ -83,11 +88,11 @@ class VersionCopies:
                 with global_tracking_uri(self.target.tracking_uri):
                     copy = self.target.create_model_version(
                         name,
-                        f"models:/{models[version.model_id]}",
+                        f"models:/{models[_model_id(version)]}",
                         runs.get(version.run_id),
                         {**version.tags, ORIGIN: _origin(version)},
                         description=version.description,
-                        model_id=models[version.model_id],
+                        model_id=models[_model_id(version)],
                     )
                 known[_origin(version)] = copy
                 self.made += 1
