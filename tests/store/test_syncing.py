@@ -217,14 +217,15 @@ def test_registered_models_and_aliases(cluster: MlflowClient, server: MlflowClie
     cluster.set_registered_model_alias("classifier", "candidate", "2")
     assert copy(cluster, server).versions == 2
     copied = server.get_model_version_by_alias("classifier", "candidate")
-    (origin,) = (model for model in models if model.model_id == cluster.get_model_version("classifier", "2").model_id)
-    assert server.get_logged_model(copied.model_id).tags["sync.origin"] == origin.model_id
+    copied_model = server.get_logged_model(copied.source.removeprefix("models:/"))
+    origin = models[1]
+    assert copied_model.tags["sync.origin"] == origin.model_id
     assert server.get_run(copied.run_id).data.tags["sync.origin"] == origin.source_run_id
     assert server.get_registered_model("classifier").description == "for digits"
     cluster.set_registered_model_alias("classifier", "candidate", "1")
     assert copy(cluster, server).versions == 0
     assert server.get_model_version_by_alias("classifier", "candidate").version in (1, "1")
-    own = add_version(server, server.get_logged_model(copied.model_id))
+    own = add_version(server, copied_model)
     server.set_registered_model_alias("classifier", "candidate", own.version)
     (note,) = copy(cluster, server).notes
     assert note == f"alias candidate of classifier: it points to version {own.version}, which was made there"
