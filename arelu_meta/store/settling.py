@@ -16,6 +16,7 @@ from arelu_meta.store.connection import (
     run_status,
     store_uri,
 )
+from arelu_meta.store.histories import run_pages
 from arelu_meta.store.journal import Journal, runs_folder, waiting_journals
 from arelu_meta.store.sending import ENDED_BY, PROCESS, no_address_printed, send_entry
 
@@ -37,12 +38,22 @@ def settle_runs(experiment: str) -> None:
     close_stale(client, experiment_id)
 
 
-def close_stale(client: MlflowClient, experiment_id: str) -> list[str]:
-    """End the runs of an experiment as FAILED whose process, on this machine, is gone; gives their ids."""
+def close_stale(client: MlflowClient, experiment_id: str, *, host: str | None = None) -> list[str]:
+    """End the runs of an experiment as FAILED whose process is gone.
+
+    Args:
+        client: the store
+        experiment_id: the MLflow experiment
+        host: a machine whose processes have all ended, as the caller knows; None: this one's are looked for
+
+    Returns:
+        The ids of the runs that were ended.
+    """
     closed = []
-    for run in client.search_runs([experiment_id], "attributes.status = 'RUNNING'"):
+    for run in run_pages(client, [experiment_id], "attributes.status = 'RUNNING'"):
         # Asked again when its process is seen to be gone: it may have ended as it should since the search.
-        gone = has_ended(run.data.tags.get(PROCESS, ""))
+        process = run.data.tags.get(PROCESS, "")
+        gone = has_ended(process) if host is None else process.partition(":")[0] == host
         if gone and run_status(client, run.info.run_id) == RunStatus.to_string(RunStatus.RUNNING):
             client.set_tag(run.info.run_id, ENDED_BY, GONE)
             with no_address_printed():

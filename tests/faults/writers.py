@@ -76,19 +76,22 @@ def cold_starters(folder: Path) -> list[str]:
     return wrong + incomplete(read_store(folder / "mlflow.db", folder), COLD)
 
 
+def new_database(cluster: str) -> str:
+    """Make an empty database in PostgreSQL; gives its address."""
+    import psycopg2
+
+    name = f"trial{time.monotonic_ns()}"
+    connection = psycopg2.connect(cluster)
+    connection.autocommit = True
+    connection.cursor().execute(f"CREATE DATABASE {name}")
+    connection.close()
+    return f"{cluster.rpartition('/')[0]}/{name}"
+
+
 def server_writers(folder: Path, cluster: str) -> list[str]:
     """Sixteen first runs on one server whose database is new."""
     (folder / "server").mkdir()
-    database = ""
-    if cluster:
-        import psycopg2
-
-        name = f"trial{time.monotonic_ns()}"
-        connection = psycopg2.connect(cluster)
-        connection.autocommit = True
-        connection.cursor().execute(f"CREATE DATABASE {name}")
-        connection.close()
-        database = f"{cluster.rpartition('/')[0]}/{name}"
+    database = new_database(cluster) if cluster else ""
     server = Server(
         folder / "server", database=database.replace("postgresql:", "postgresql+psycopg2:"), fork=True, workers=4
     )
@@ -99,6 +102,8 @@ def server_writers(folder: Path, cluster: str) -> list[str]:
         server.kill()
     if not cluster:
         return wrong + incomplete(read_store(server.path, folder / "server"), WRITERS)
+    import psycopg2
+
     connection = psycopg2.connect(database)
     try:
         return wrong + incomplete(read_runs(connection, folder / "server"), WRITERS)
@@ -125,7 +130,7 @@ def equal_preparations(folder: Path) -> list[str]:
         archive.add(source, "images")
     port = free_port()
     handler = partial(http.server.SimpleHTTPRequestHandler, directory=str(folder / "mirror"))
-    mirror = _forked(lambda: http.server.ThreadingHTTPServer((HOST, port), handler).serve_forever())
+    mirror = forked(lambda: http.server.ThreadingHTTPServer((HOST, port), handler).serve_forever())
     time.sleep(1.0)
     digest = hashlib.md5((folder / "mirror" / "images.tar.gz").read_bytes(), usedforsecurity=False).hexdigest()
 
@@ -138,7 +143,7 @@ def equal_preparations(folder: Path) -> list[str]:
         if found != {path.name: path.read_bytes() for path in source.iterdir()}:
             raise ValueError("other bytes")
 
-    children = [_forked(prepare) for _ in range(2)]
+    children = [forked(prepare) for _ in range(2)]
     codes = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
     os.kill(mirror, signal.SIGKILL)
     os.waitpid(mirror, 0)
@@ -146,7 +151,8 @@ def equal_preparations(folder: Path) -> list[str]:
     return [f"{what} {found}" for what, found in (("exit codes", codes), ("left", left)) if any(found)]
 
 
-def _forked(call: Callable[[], None]) -> int:
+def forked(call: Callable[[], None]) -> int:
+    """Call something in a process of its own, which says nothing; gives its number."""
     child = os.fork()
     if not child:
         code = 1
