@@ -2,13 +2,12 @@
 
 import json
 import shutil
-import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from filelock import FileLock, Timeout
 from mlflow.exceptions import MlflowException
@@ -23,11 +22,16 @@ from arelu_meta.comparison.pool import Pool
 from arelu_meta.comparison.saved_view import experiment_tags
 from arelu_meta.comparison.validation import check_cells
 from arelu_meta.comparison.worker import WAITING, CellOutcome, Job
+from arelu_meta.console import output, progress
+from arelu_meta.console.output import plain
 from arelu_meta.errors import InputError, RunError, StoreError, first_line
 from arelu_meta.kinds.execution import Execution
+from arelu_meta.kinds.results import places
 from arelu_meta.reporting import Report, make_report, report_metrics, write_report
 from arelu_meta.reporting.markdown import markdown_note
+from arelu_meta.reporting.table import numbers_frame
 from arelu_meta.runtime.machine import process_name
+from arelu_meta.store.connection import store_uri
 from arelu_meta.store.journal import runs_folder
 from arelu_meta.store.sending import PROCESS
 from arelu_meta.store.settling import flush, settle_runs
@@ -102,6 +106,19 @@ class ComparisonResult:
     parent: ParentRun
     folder: Path
 
+    def as_dict(self) -> dict[str, Any]:
+        """Everything for a script, as plain values for JSON; without a report, verdict and arms are None."""
+        found = self.report if self.report is not None and len(self.report.analysis.findings.runs) else None
+        return {
+            "verdict": found.verdicts[0].sentences if found else None,
+            "evidence": found.verdicts[0].evidence if found else None,
+            "arms": plain(numbers_frame(found.analysis).to_dict("records")) if found else None,
+            "runs": len(found.analysis.findings.runs) if found else 0,
+            "missing": list(self.missing),
+            "report": str(self.folder) if self.report is not None else None,
+            **places(self.parent.run_id, self.parent.experiment_id, store_uri()),
+        }
+
 
 def run_comparison(
     experiment: str | Experiment,
@@ -168,7 +185,7 @@ def run_plan(plan: Plan, workers: AbstractContextManager[Workers]) -> Comparison
         with _locked(plan):
             return _run_locked(plan, workers)
     except KeyboardInterrupt:
-        sys.stderr.write(f"{resume}\n")
+        output.write_line(resume)
         raise
     except (MlflowException, OSError) as error:
         raise RunError(f"the store or the disk failed: {first_line(error)}; {resume}") from error
@@ -224,7 +241,7 @@ def _run(
     what = f"{plan.name}: {total} cell{'s' * (total != 1)}"
     if plan.shard:
         what += f" of {len(plan.cells)} (shard {plan.shard[0]}/{plan.shard[1]})"
-    sys.stderr.write(f"{what}, {total - len(cells)} of them finished before\n")
+    progress.say(f"{what}, {total - len(cells)} of them finished before")
     if not cells:
         return []
     with workers as entered, Overview(len(cells)) as overview:

@@ -1,10 +1,12 @@
-"""A live bar on a terminal, a plain line every tenth elsewhere, nothing when nobody asked."""
+"""A live bar on a terminal, a plain line every tenth elsewhere, nothing when nobody asked or --quiet is given."""
 
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager
 from typing import TypeAlias
+
+from arelu_meta.console import output
 
 Advance: TypeAlias = Callable[[str], None]
 Bar: TypeAlias = Callable[[str, int], AbstractContextManager[Advance]]
@@ -19,7 +21,8 @@ def silent(_description: str, _total: int) -> Iterator[Advance]:
 @contextmanager
 def shown(description: str, total: int) -> Iterator[Advance]:
     """Show progress on standard error; call what it gives once per step, with a short note."""
-    with (_live if sys.stderr.isatty() else _lines)(description, total) as advance:
+    way = silent if output.is_quiet() else _live if sys.stderr.isatty() else _lines
+    with way(description, total) as advance:
         yield advance
 
 
@@ -55,7 +58,6 @@ def _lines(description: str, total: int) -> Iterator[Advance]:
 
 
 def say(line: str) -> None:
-    """Write a line to standard error; where that is a closed pipe, or a full disk, it is lost."""
-    with suppress(OSError, ValueError):
-        sys.stderr.write(line + "\n")
-        sys.stderr.flush()
+    """Write a line of progress to standard error, unless the command is to be quiet."""
+    if not output.is_quiet():
+        output.write_line(line)

@@ -2,6 +2,7 @@
 
 python -m arelu_meta.data list
 python -m arelu_meta.data show glyphs --out glyphs.png
+python -m arelu_meta.data show my_photos/ --image-size 64 --resize crop --skip-broken
 """
 
 import argparse
@@ -10,7 +11,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from arelu_meta import data
-from arelu_meta.console import command_line
+from arelu_meta.console import command_line, output
+from arelu_meta.console.tables import text_table
+from arelu_meta.errors import InputError
+from arelu_meta.reading import following_links, skipping_broken
+
+SIDE = 84  # pixels that files of different sizes are shown with
 
 
 def parser() -> argparse.ArgumentParser:
@@ -22,6 +28,10 @@ def parser() -> argparse.ArgumentParser:
     show.add_argument("name", metavar="NAME|PATH", help="a set's name, or the path of your own")
     show.add_argument("--out", type=Path, metavar="PNG", help="where the contact sheet goes; NAME.png unless given")
     show.add_argument("--data-root", type=Path, metavar="DIR", help="folder of the sets that do not come bundled")
+    show.add_argument("--image-size", type=int, default=0, metavar="SIZE", help="side the images are brought to")
+    show.add_argument("--resize", choices=("crop", "scale"), default="scale", help="cut the centre out, or resample")
+    show.add_argument("--skip-broken", action="store_true", help="leave out files that cannot be read, and name them")
+    show.add_argument("--follow-links", action="store_true", help="follow links that lead out of a folder of images")
     return main
 
 
@@ -29,20 +39,33 @@ def command(arguments: Sequence[str] | None = None) -> None:
     """List the registered sets, or describe one and draw its contact sheet."""
     flags = parser().parse_args(arguments)
     if flags.command == "list":
-        widest = max(map(len, data.names()))
-        for entry in data.entries():
-            kind = entry.origin or ("bundled " if entry.bundled else "download")
-            sys.stdout.write(f"{entry.name:<{widest}}  {kind}  {entry.summary}\n")
-        return
-    images = data.load(flags.name, root=flags.data_root)
-    from arelu_meta.data.describe import describe, write_contact_sheet
+        rows = [
+            (one.name, one.origin or ("bundled" if one.bundled else "download"), one.summary) for one in data.entries()
+        ]
+        listed = [dict(zip(("name", "source", "summary"), row, strict=True)) for row in rows]
+        output.show(text_table(("", "", ""), rows, indent=""), {"sets": listed})
+    else:
+        _show(flags)
 
-    sheet = ""
+
+def _show(flags: argparse.Namespace) -> None:
+    """Read a set as commands that train would, describe it, and draw its contact sheet."""
+    if flags.image_size < 0:
+        raise InputError(f"--image-size {flags.image_size} must be at least 1")
+    is_folder = data.is_path(flags.name) and Path(flags.name).expanduser().is_dir()
+    options = {"mixed_size": flags.image_size or SIDE} if is_folder else {}
+    with skipping_broken(flags.skip_broken), following_links(flags.follow_links):
+        images = data.load(flags.name, root=flags.data_root, **options)
+    from arelu_meta.data.describe import describe, facts, write_contact_sheet
+    from arelu_meta.data.inputs import fit_images
+
+    images = fit_images(images, image_size=flags.image_size, resize=flags.resize)
+    sheet = None
     if not images.is_vectors:
-        out = flags.out or Path(f"{Path(flags.name).stem}.png")
-        write_contact_sheet(images, out)
-        sheet = f"sheet: {out}\n"
-    sys.stdout.write(f"{describe(images)}\n{sheet}")
+        sheet = flags.out or Path(f"{Path(flags.name).stem}.png")
+        write_contact_sheet(images, sheet)
+    text = describe(images) + (f"\nsheet: {sheet}" if sheet else "")
+    output.show(text, facts(images) | {"sheet": sheet})
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Sequence
 
-from arelu_meta.console import command_line
+from arelu_meta.console import command_line, output
 from arelu_meta.errors import RunError
 
 
@@ -26,12 +26,14 @@ def _command(argv: Sequence[str] | None) -> None:
     runs = runs_folder()
     if command == "show":
         waiting = waiting_journals(runs)
-        sys.stdout.write("".join(f"{path}\n" for path in waiting) or f"no run in {runs} waits for the store\n")
+        text = "\n".join(map(str, waiting)) or f"no run in {runs} waits for the store"
+        output.show(text, {"runs": runs, "waiting": waiting})
         return
     from arelu_meta.store.settling import flush
 
     sent, left = flush(runs)
-    sys.stdout.write(f"brought to the MLflow store: {sent} {'run' if sent == 1 else 'runs'} of {runs}\n")
+    text = f"brought to the MLflow store: {sent} {'run' if sent == 1 else 'runs'} of {runs}"
+    output.show(text, {"runs": runs, "sent": sent, "left": left})
     if left:
         raise RunError("\n".join(left))
 

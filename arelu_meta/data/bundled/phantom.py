@@ -16,7 +16,7 @@ from arelu_meta.data.bundled import smooth_noise
 from arelu_meta.data.files import Arrays, cached_arrays
 from arelu_meta.data.imageset import ImageSet, Provenance
 
-VERSION = 1  # raise it when a slice changes: cached ones are then drawn anew
+VERSION = 2  # raise it when a slice changes: cached ones are then drawn anew
 IMAGE_SIZE = 64
 PATIENTS, SLICES = 30, 12
 PATIENTS_OF_SUBSET = {"train": range(20), "validation": range(20, 24), "test": range(24, 30)}
@@ -89,7 +89,7 @@ def patient(random: np.random.Generator) -> tuple[NDArray[np.uint8], NDArray[np.
         (core, LESION),
     ]
     volume = np.broadcast_to(np.array(AIR)[:, None, None, None], (3, *head.shape)).copy()  # (3, 12, 64, 64)
-    vivid = random.uniform(0.45, 1.0)  # how far a lesion stands out from the grey matter
+    vivid = random.uniform(0.7, 1.0)  # how far a lesion stands out from the grey matter
     for where, brightness in tissues:
         volume[:, where] = np.array(brightness)[:, None]
     grey = np.array(GREY_MATTER)[:, None]
@@ -124,8 +124,6 @@ def _lesion(
     radii = random.uniform(0.2, 0.5) * np.exp(random.normal(0, 0.15, 3)) * np.array([1.15, 1, 1])
     distance = np.sqrt((((place - centre[:, None, None, None]) / radii[:, None, None, None]) ** 2).sum(0))
     distance = distance + 0.22 * _texture(random, 3.5) + 0.08 * _texture(random, 1.2)
-    if random.random() < 1 / 6:
-        distance = distance + np.inf
     inside = (head < 0.82) & (ventricles > 1)
     lesion = inside & (distance < 1)
     labelled, lumps = ndimage.label(lesion)

@@ -17,7 +17,7 @@ from torch import Tensor
 from arelu_meta.data.files import tree_sha256
 from arelu_meta.data.imageset import ImageSet, Provenance
 from arelu_meta.errors import InputError, first_line, unknown
-from arelu_meta.reading import check_inside, check_size, open_regular, parsing, read_text, shown
+from arelu_meta.reading import check_inside, check_size, open_regular, parsing, read_text, shown, skips_broken
 from arelu_meta.runtime.hardware import available_memory
 
 SUFFIXES = frozenset({".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"})
@@ -26,6 +26,8 @@ GREY_MODES = frozenset({"1", "L"})
 SUBSETS = {"train": "train", "validation": "validation", "valid": "validation", "val": "validation", "test": "test"}
 FORMATS = ("PNG", "JPEG", "TIFF", "BMP", "GIF", "WEBP", "PPM")  # Pillow's names; by content
 ORIENTATION = 0x0112  # the EXIF tag; 5 to 8 are turned by a quarter
+NO_IMAGES = frozenset({"Thumbs.db", "desktop.ini", "Desktop.ini"})  # that systems put beside images
+SHOWN = 5  # files that a warning names
 COLUMNS = ("filename", "label", "split")
 
 Convert = Callable[[Image.Image], Image.Image]
@@ -56,7 +58,7 @@ def read_images(paths: Sequence[Path], *, image_size: int | None = None) -> Tens
         if image_size is None and size != first[1]:
             raise InputError(
                 f"images differ in size: {first[0].name} is {first[1][0]}x{first[1][1]}, {path.name} is "
-                f"{size[0]}x{size[1]}; give image_size=, for example {min(*size, *first[1])}"
+                f"{size[0]}x{size[1]}; set `image_size`, for example to {min(*size, *first[1])}"
             )
     if first is None:
         raise InputError("no image files to read; check the folder")
@@ -85,7 +87,7 @@ def open_image(source: Path | BytesIO, name: str) -> Iterator[Image.Image]:
     `name` is for messages. Whatever goes wrong while it is open is said of the image; Pillow's warnings are about
     camera notes, or an error follows.
     """
-    remedy = "replace or remove it"
+    remedy = "replace or remove it"  # a command that reads folders adds its flag
     try:
         with open_regular(source) if isinstance(source, Path) else nullcontext(source) as file:
             size = file.seek(0, os.SEEK_END)
@@ -113,15 +115,18 @@ def hidden(name: str) -> bool:
     return name.startswith((".", "__"))
 
 
-def read_folder(folder: Path, *, image_size: int | None = None) -> ImageSet:
+def read_folder(folder: Path, *, image_size: int | None = None, mixed_size: int | None = None) -> ImageSet:
     """Read a folder with a CSV of splits if it has one, else of class folders `CLASS/*.png`, with or without
     `train`, `validation` (or `val`) and `test` above them.
+
+    With `image_size` all files are resampled to that side when they are read, with `mixed_size` where they differ in
+    size. Files that cannot be read are an error, or left out (`reading.skipping_broken`).
     """
     with parsing(folder, what="not readable", remedy="check it and its permissions"):
-        return _read_folder(folder, image_size)
+        return _read_folder(folder, image_size, mixed_size)
 
 
-def _read_folder(folder: Path, image_size: int | None) -> ImageSet:
+def _read_folder(folder: Path, image_size: int | None, mixed_size: int | None) -> ImageSet:
     tables = [path for path in sorted(folder.glob("*.csv")) if set(COLUMNS) <= set(_read_csv(path)[0])]
     if len(tables) > 1:
         raise InputError(f"{folder}: both {tables[0].name} and {tables[1].name} list files; keep one of them")
@@ -132,8 +137,16 @@ def _read_folder(folder: Path, image_size: int | None) -> ImageSet:
         rows = [row for top in tops for row in files_by_class(top, SUBSETS[top.name])]
     else:
         rows = files_by_class(folder)
-    files = [file for file, _, _ in rows]
     _check_files(folder, rows)
+    rows = _readable(folder, rows) if skips_broken() else rows
+    files = [file for file, _, _ in rows]
+    if image_size is None and mixed_size and (seen := _different_sizes(files)):
+        image_size = mixed_size
+        warnings.warn(
+            f"images of {shown(folder)} differ in size ({seen}); all are resampled to {mixed_size}x{mixed_size}, "
+            "`image_size` sets another",
+            stacklevel=2,
+        )
     classes = sorted({label for _, label, _ in rows})
     number = {label: index for index, label in enumerate(classes)}
     subsets = {subset for _, _, subset in rows} - {""}
@@ -143,8 +156,42 @@ def _read_folder(folder: Path, image_size: int | None) -> ImageSet:
         labels=torch.tensor([number[label] for _, label, _ in rows]),
         class_names=tuple(classes),
         subsets={name: torch.tensor([i for i, row in enumerate(rows) if row[2] == name]) for name in sorted(subsets)},
-        provenance=Provenance(str(folder), False, {folder.resolve().name: tree_sha256(folder, files)}),
+        provenance=Provenance(
+            str(folder), False, {folder.resolve().name: tree_sha256(folder, files)}, read_size=image_size or 0
+        ),
     )
+
+
+def _readable(folder: Path, rows: Sequence[Row]) -> list[Row]:
+    """Leave out files that cannot be decoded, and name them in a warning."""
+    kept, broken = [], []
+    for row in rows:
+        try:
+            with open_image(row[0], str(row[0])) as image:
+                if image.mode.startswith(("I", "F")):
+                    raise InputError(f"{row[0]} has more than 8 bits per channel (mode {image.mode})")
+                image.load()
+            kept.append(row)
+        except InputError as error:
+            broken.append(str(error).removesuffix("; replace or remove it"))
+    if not kept:
+        raise InputError(f"none of the {len(rows)} image files of {shown(folder)} can be read; {broken[0]}")
+    if broken:
+        named = "; ".join(broken[:SHOWN]) + ("; ..." if len(broken) > SHOWN else "")
+        warnings.warn(f"{len(broken)} of {len(rows)} image files are left out: {named}", stacklevel=2)
+    return kept
+
+
+def _different_sizes(files: Sequence[Path]) -> str:
+    """Name two sizes of images that differ, as "40x60, 41x60"; empty where all are of one size."""
+    first: tuple[int, int] | None = None
+    for file in files:
+        with open_image(file, str(file)) as image:
+            size = upright_size(image)
+        if first is not None and size != first:
+            return f"{first[0]}x{first[1]}, {size[0]}x{size[1]}, ..."
+        first = size
+    return ""
 
 
 def _check_files(folder: Path, rows: Sequence[Row]) -> None:
@@ -171,13 +218,19 @@ def files_by_class(folder: Path, subset: str = "") -> list[Row]:
         raise InputError(f"the first line of {tables[0]} has {columns}; it must have {','.join(COLUMNS)}")
     if not classes:
         raise InputError(f"{folder} holds no class folders; put the images of each class into a folder of its own")
-    rows = []
+    rows: list[Row] = []
+    others: list[Path] = []
     for label in classes:
-        files = [file for file in label.iterdir() if file.suffix.lower() in SUFFIXES and file.is_file()]
-        files = sorted(file for file in files if not hidden(file.name))
+        inside = sorted(file for file in label.iterdir() if file.is_file() and not hidden(file.name))
+        files = [file for file in inside if file.suffix.lower() in SUFFIXES]
         if not files:
-            raise InputError(f"class folder {label} holds no images; remove it or fill it")
+            raise InputError(f"class folder {label} holds no images ({', '.join(sorted(SUFFIXES))}); remove or fill it")
         rows += [(file, label.name, subset) for file in files]
+        others += [file for file in inside if file.suffix.lower() not in SUFFIXES and file.name not in NO_IMAGES]
+    if others:
+        named = ", ".join(str(file.relative_to(folder)) for file in others[:SHOWN])
+        more = ", ..." if len(others) > SHOWN else ""
+        warnings.warn(f"{len(others)} files of {shown(folder)} are not read as images: {named}{more}", stacklevel=2)
     return rows
 
 

@@ -5,12 +5,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from arelu_meta.backbones import side_for
 from arelu_meta.console import progress
 from arelu_meta.data.augment import augment
 from arelu_meta.data.batches import Batches
 from arelu_meta.data.imageset import ImageSet
 from arelu_meta.data.splits import Split
-from arelu_meta.errors import InputError
 from arelu_meta.kinds.classify.result import ClassifyResult
 from arelu_meta.kinds.classify.spec import ClassifySpec
 from arelu_meta.kinds.execution import TrainingExecution
@@ -55,9 +55,8 @@ def prepare(
             root=execution.data_root or None,
             shape=spec.fit,
             train_on_validation=not spec.evaluation.validates,
+            side=side_for(spec.network.backbone),
         ).to(device)
-    if len(split.train.class_names) < 2:
-        raise InputError(f"{spec.data.dataset} has one class alone ({split.train.class_names[0]}); give two at least")
     network = build_classifier(spec.network, split.train, seed=spec.seed).to(device)
     check_logits(network, split.train, (len(split.train.class_names),), spec.network.backbone)
     trainer = classifier_trainer(

@@ -11,8 +11,11 @@ from arelu_meta.data.splits import SUBSETS, Split
 from arelu_meta.kinds.few_shot.network_section import EpisodeNetworkSection
 from arelu_meta.kinds.few_shot.spec import EpisodeInputSection, FewShotSpec
 from arelu_meta.kinds.finetune.spec import NO_WEIGHTS
+from arelu_meta.kinds.sections import DataSection
 from arelu_meta.kinds.session import load_split
 from arelu_meta.pretrained.assembly import Assembled, assemble, check_memory, fit_to_inputs
+from arelu_meta.pretrained.networks import find_model, published_size
+from arelu_meta.pretrained.weights import check_named_file
 from arelu_meta.runtime.hardware import available_memory
 
 PIXELS: dict[str, dict[str, Any]] = {  # `normalise` of episodes in the words of `assemble`
@@ -23,9 +26,13 @@ PIXELS: dict[str, dict[str, Any]] = {  # `normalise` of episodes in the words of
 }
 
 
-def load_pretrained(spec: FewShotSpec, *, root: str | None, train_on_validation: bool) -> tuple[Split, Assembled]:
+def load_pretrained(
+    spec: FewShotSpec, section: DataSection, *, root: str | None, train_on_validation: bool
+) -> tuple[Split, Assembled]:
     """Read and divide the images, put the network together, and bring the images to what it takes."""
-    split = load_split(spec.data, root=root, train_on_validation=train_on_validation)
+    side = spec.fit.image_size or published_size(find_model(spec.network.backbone), spec.network.weights) or 224
+    check_named_file(spec.network.weights)
+    split = load_split(section, root=root, train_on_validation=train_on_validation, side=side)
     made = _assemble(spec.network, spec.episode.ways, split.train, spec.fit, seed=spec.seed)
     check_memory(sum(len(getattr(split, part)) for part in SUBSETS), made.inputs, memory=available_memory())
     parts = {part: fit_to_inputs(getattr(split, part), made.inputs, resize=spec.fit.resize) for part in SUBSETS}
