@@ -51,9 +51,12 @@ def command(argv: Sequence[str] | None = None) -> None:
                     sys.stdout.flush()
                 profiles.clear()
     finally:  # minutes of measuring are not lost to what comes after them
-        run_id = log_reports(reports, machine_facts()) if options.track and reports else None
-        if output.wants_json() and reports:
-            output.show("", {"machine": machine_facts(), "reports": reports, "run_id": run_id})
+        run_id = None
+        try:
+            run_id = log_reports(reports, machine_facts()) if options.track and reports else None
+        finally:
+            if output.wants_json() and reports:
+                output.show("", {"machine": machine_facts(), "reports": reports, "run_id": run_id})
         if run_id:
             progress.say(f"MLflow run {run_id}")
 

@@ -38,7 +38,9 @@ def command(argv: Sequence[str] | None = None) -> None:
     from arelu_meta.store.image_files import find_images
     from arelu_meta.store.marking import SegmentationModel
 
-    files, model = find_images(given.images), _load(given)
+    files = find_images(given.images)
+    with progress.working(f"loading {given.model}"):
+        model = _load(given)
     if isinstance(model, SegmentationModel):
         _mark(model, files, given)
         return

@@ -129,6 +129,9 @@ def main(command: Callable[[Sequence[str] | None], int | None], argv: Sequence[s
         lines = arguments_as_flags(str(message), flags).split("\n")  # several where several things are wrong at once
         return "".join(f"{kind}: {line}\n" for line in lines)
 
+    showwarning = warnings.showwarning
+    if os.environ.get("RANK", "0") != "0":  # of several processes (torchrun) the first warns
+        warnings.showwarning = lambda *_warning, **_options: None
     warnings.formatwarning = lambda message, *_where, **_line: shown("warning", message)
     before = sys.stdout, sys.stderr
     sys.stdout, sys.stderr = streams = _writable(sys.stdout), _writable(sys.stderr)
@@ -154,7 +157,7 @@ def main(command: Callable[[Sequence[str] | None], int | None], argv: Sequence[s
         return 2 if isinstance(error, InputError) else 1
     finally:
         sys.stdout, sys.stderr = before
-        warnings.formatwarning = formatwarning
+        warnings.formatwarning, warnings.showwarning = formatwarning, showwarning
         output.begin()
         _PARSERS.reset(token)
 

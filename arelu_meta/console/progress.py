@@ -4,18 +4,44 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from arelu_meta.console import output
 
 Advance: TypeAlias = Callable[[str], None]
 Bar: TypeAlias = Callable[[str, int], AbstractContextManager[Advance]]
+_statuses: list[Any] = []  # rich's, of the command under way; a bar takes its place for a while
 
 
 @contextmanager
 def silent(_description: str, _total: int) -> Iterator[Advance]:
     """Show nothing: the default of library calls."""
     yield lambda _note: None
+
+
+@contextmanager
+def working(text: str, *, in_logs: bool = False) -> Iterator[None]:
+    """Say what is done outside of the bars, from the first moment: a moving line on a terminal, or a line in a log."""
+    if output.is_quiet() or not sys.stderr.isatty():
+        if in_logs:
+            say(text)
+        yield
+        return
+    from rich.console import Console
+
+    status = Console(stderr=True).status(text)
+    _statuses.append(status)
+    try:
+        with status:
+            yield
+    finally:
+        _statuses.pop()
+
+
+def now(text: str) -> None:
+    """Say what follows in the moving line of `working`; in a log nothing, as its lines are to be few."""
+    if _statuses:
+        _statuses[-1].update(text)
 
 
 @contextmanager
@@ -38,9 +64,16 @@ def _live(description: str, total: int) -> Iterator[Advance]:
         TimeRemainingColumn(),
         TextColumn("{task.fields[note]}"),
     )
-    with Progress(*columns, console=Console(stderr=True)) as progress:
-        task = progress.add_task(description, total=total, note="")
-        yield lambda note: progress.update(task, advance=1, note=note)
+    for status in _statuses:
+        status.stop()
+    try:
+        with Progress(*columns, console=Console(stderr=True)) as progress:
+            task = progress.add_task(description, total=total, note="")
+            yield lambda note: progress.update(task, advance=1, note=note)
+    finally:
+        now("recording")
+        for status in _statuses:
+            status.start()
 
 
 @contextmanager

@@ -9,6 +9,7 @@ import shlex
 import sys
 import tomllib
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +23,9 @@ from arelu_meta.trust import trusting
 
 if TYPE_CHECKING:
     from arelu_meta.kinds.execution import Execution
+    from arelu_meta.kinds.results import Result
     from arelu_meta.kinds.sections import Spec
+    from arelu_meta.kinds.seeds import SeedsResult
 
 _NOT_FLAGS = ("task", "version", "summary", "kind")
 _SHORT = {"dataset": "--data"}
@@ -42,29 +45,32 @@ def run_command(
 
     def command(argv: Sequence[str] | None) -> None:
         spec, execution = read_flags(kind, argv, kind_by_flag=kind_by_flag, example=example)
-        if file := _early_flags(sys.argv[1:] if argv is None else argv).save_task:
+        if file := _early_flags(_arguments(argv)).save_task:
             save_task(spec, Path(file))
             again = f"python -m arelu_meta.{kinds.entry(spec.kind).command} --task {shlex.quote(file)}"
             output.show(f"wrote {file}; to run it: {again}", {"task_file": file, "identity": spec.identity})
             return
         from arelu_meta.console import progress
 
-        if "torch" not in sys.modules and os.environ.get("RANK", "0") == "0":  # which takes seconds
-            progress.say(f"{spec.task}: loading torch and MLflow")
-        from arelu_meta.kinds.execution import TrainingExecution
-        from arelu_meta.kinds.results import Result
-        from arelu_meta.kinds.seeds import SeedsResult, run_seeds
-        from arelu_meta.runtime import processes
-
-        result: Result | SeedsResult
-        if isinstance(execution, TrainingExecution) and execution.seeds:
-            result = run_seeds(spec, execution, progress.shown)
-        else:
-            result = kinds.run(spec, execution, bar=progress.shown)
-        if processes.is_first():
+        first = os.environ.get("RANK", "0") == "0"  # of several processes, the one that speaks
+        loading = progress.working(f"{spec.task}: loading torch and MLflow", in_logs="torch" not in sys.modules)
+        with loading if first else nullcontext():
+            result = _run(spec, execution)
+        if first:
             output.show(result.report(), result.as_dict())
 
     return command_line.main(command, argv)
+
+
+def _run(spec: "Spec", execution: "Execution") -> "Result | SeedsResult":
+    from arelu_meta.console import progress
+    from arelu_meta.kinds.execution import TrainingExecution
+    from arelu_meta.kinds.seeds import run_seeds
+
+    progress.now(f"{spec.task}: reading images, building the network")
+    if isinstance(execution, TrainingExecution) and execution.seeds:
+        return run_seeds(spec, execution, progress.shown)
+    return kinds.run(spec, execution, bar=progress.shown)
 
 
 def read_flags(
@@ -89,10 +95,7 @@ def read_flags(
     Returns:
         What is run, and how.
     """
-    arguments = []
-    for argument in sys.argv[1:] if argv is None else argv:
-        flag, equals, value = argument.partition("=")  # `--inner_lr` is accepted for `--inner-lr`
-        arguments.append(flag.replace("_", "-") + equals + value if flag.startswith("--") else argument)
+    arguments = _arguments(argv)
     path, values = _read_task(kind, arguments, kind_by_flag or {})
     entry = kinds.entry(values["kind"])
     parser = _parser(entry, validated(entry.spec_class, values, str(path)), kind_by_flag or {}, command, description)
@@ -104,6 +107,15 @@ def read_flags(
     del given.task  # in a spec, the name of the file
     values = entry.task_values(values, {name: value for name, value in vars(given).items() if value is not None})
     return from_flags(entry.spec_class, given, values), from_flags(entry.execution_class, given)
+
+
+def _arguments(argv: Sequence[str] | None) -> list[str]:
+    """The words of the command line; `--inner_lr` is accepted for `--inner-lr`."""
+    arguments = []
+    for argument in sys.argv[1:] if argv is None else argv:
+        flag, equals, value = argument.partition("=")
+        arguments.append(flag.replace("_", "-") + equals + value if flag.startswith("--") else argument)
+    return arguments
 
 
 def _parsed(parser: command_line.Parser, arguments: Sequence[str]) -> argparse.Namespace:
@@ -210,7 +222,7 @@ def _early_flags(arguments: Sequence[str]) -> argparse.Namespace:
     """Read the flags that decide which others there are, and what is done with them."""
     parser = command_line.Parser(add_help=False, allow_abbrev=False)
     parser.add_argument("--task")
-    parser.add_argument("--save-task", "--save_task")
+    parser.add_argument("--save-task")
     parser.add_argument("--trust", default="")
     return parser.parse_known_args(arguments)[0]
 

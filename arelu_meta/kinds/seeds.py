@@ -147,10 +147,15 @@ def _run_left(
         for seed, spec in specs.items():
             prepared = together.pop(seed) if together else prepare(spec, execution, device, split=split)
             split = prepared.split
-            result = run(spec, execution, bar, prepared=prepared)
+            result = run(spec, execution, _named_bar(bar, f"seed {seed}"), prepared=prepared)
             scores[seed] = SeedScore(seed, result.score, result.run_id, finished_before=False)
             del prepared, result  # the network, before the next is built
     return scores
+
+
+def _named_bar(bar: progress.Bar, name: str) -> progress.Bar:
+    """Put a name before what a bar shows."""
+    return lambda description, total: bar(f"{name}, {description}", total)
 
 
 def _train_together(prepared: Mapping[int, Prepared], first: SupervisedSpec, bar: progress.Bar) -> dict[int, Prepared]:

@@ -2,9 +2,9 @@
 
 Made after the LGG set (Buda, Saha and Mazurowski, 2019): each patient is one head in space, cut into 12 slices of
 3x64x64. The channels are those of LGG: before contrast agent, FLAIR (where lesions are bright, and the scalp is too),
-after contrast agent (where a lesion's rim is bright). The mask is 1 on the lesion; slices beyond its ends, and all of
-some patients, have an empty one. Light falls off unevenly (coil bias) and there is noise. Of the 30 patients 20 train,
-4 validate and 6 test.
+after contrast agent (where a lesion's rim is bright). The mask is 1 on the lesion; slices beyond its ends have an
+empty one, and every patient has a lesion, as in LGG. Light falls off unevenly (coil bias) and there is noise. Of the
+30 patients 20 train, 4 validate and 6 test.
 """
 
 import numpy as np
@@ -118,7 +118,7 @@ def _texture(random: np.random.Generator, width: float) -> Floats:
 def _lesion(
     place: Floats, head: Floats, ventricles: Floats, random: np.random.Generator
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Draw an irregular lump inside the brain and the part of it within its rim; some patients have none."""
+    """Draw an irregular lump inside the brain and the part of it within its rim."""
     angle, far = random.uniform(0, 2 * np.pi), random.uniform(0.25, 0.6)
     centre = np.array([random.uniform(-0.35, 0.45), far * np.sin(angle), far * np.cos(angle)])
     radii = random.uniform(0.2, 0.5) * np.exp(random.normal(0, 0.15, 3)) * np.array([1.15, 1, 1])

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from PIL import Image, ImageOps
+from PIL import Image, ImageOps, UnidentifiedImageError
 from torch import Tensor
 
 from arelu_meta.data.files import tree_sha256
@@ -29,6 +29,11 @@ ORIENTATION = 0x0112  # the EXIF tag; 5 to 8 are turned by a quarter
 NO_IMAGES = frozenset({"Thumbs.db", "desktop.ini", "Desktop.ini"})  # that systems put beside images
 SHOWN = 5  # files that a warning names
 COLUMNS = ("filename", "label", "split")
+
+
+class BrokenImageError(InputError):
+    """An image file that cannot be decoded."""
+
 
 Convert = Callable[[Image.Image], Image.Image]
 Row = tuple[Path, str, str]  # image file, class, subset ("" if there are none)
@@ -87,7 +92,7 @@ def open_image(source: Path | BytesIO, name: str) -> Iterator[Image.Image]:
     `name` is for messages. Whatever goes wrong while it is open is said of the image; Pillow's warnings are about
     camera notes, or an error follows.
     """
-    remedy = "replace or remove it"  # a command that reads folders adds its flag
+    remedy = "replace or remove it"
     try:
         with open_regular(source) if isinstance(source, Path) else nullcontext(source) as file:
             size = file.seek(0, os.SEEK_END)
@@ -99,8 +104,11 @@ def open_image(source: Path | BytesIO, name: str) -> Iterator[Image.Image]:
                     yield image
     except InputError:
         raise  # of what was done with the open image
+    except UnidentifiedImageError as error:  # whose message shows Python's file
+        raise BrokenImageError(f"{shown(name)} is not a readable image (of no format known here); {remedy}") from error
     except Exception as error:  # a damaged file can lead Pillow anywhere
-        raise InputError(f"{shown(name)} is not a readable image ({shown(first_line(error))}); {remedy}") from error
+        reason = shown(first_line(error))
+        raise BrokenImageError(f"{shown(name)} is not a readable image ({reason}); {remedy}") from error
 
 
 def upright_size(image: Image.Image) -> tuple[int, int]:
@@ -122,8 +130,11 @@ def read_folder(folder: Path, *, image_size: int | None = None, mixed_size: int 
     With `image_size` all files are resampled to that side when they are read, with `mixed_size` where they differ in
     size. Files that cannot be read are an error, or left out (`reading.skipping_broken`).
     """
-    with parsing(folder, what="not readable", remedy="check it and its permissions"):
-        return _read_folder(folder, image_size, mixed_size)
+    try:
+        with parsing(folder, what="not readable", remedy="check it and its permissions"):
+            return _read_folder(folder, image_size, mixed_size)
+    except BrokenImageError as error:
+        raise InputError(f"{error}; or leave such files out by `skip_broken`") from error
 
 
 def _read_folder(folder: Path, image_size: int | None, mixed_size: int | None) -> ImageSet:
@@ -178,7 +189,7 @@ def _readable(folder: Path, rows: Sequence[Row]) -> list[Row]:
         raise InputError(f"none of the {len(rows)} image files of {shown(folder)} can be read; {broken[0]}")
     if broken:
         named = "; ".join(broken[:SHOWN]) + ("; ..." if len(broken) > SHOWN else "")
-        warnings.warn(f"{len(broken)} of {len(rows)} image files are left out: {named}", stacklevel=2)
+        warnings.warn(f"left out, {len(broken)} of {len(rows)} image files: {named}", stacklevel=2)
     return kept
 
 
@@ -230,7 +241,7 @@ def files_by_class(folder: Path, subset: str = "") -> list[Row]:
     if others:
         named = ", ".join(str(file.relative_to(folder)) for file in others[:SHOWN])
         more = ", ..." if len(others) > SHOWN else ""
-        warnings.warn(f"{len(others)} files of {shown(folder)} are not read as images: {named}{more}", stacklevel=2)
+        warnings.warn(f"not read as images in {shown(folder)}: {named}{more} ({len(others)} in all)", stacklevel=2)
     return rows
 
 
