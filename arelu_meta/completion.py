@@ -28,10 +28,9 @@ def command(argv: Sequence[str] | None = None) -> None:
 
 def _commands() -> dict[str, completion.Completed]:
     """Look at the parsers of every command."""
-    from arelu_meta.__main__ import commands, modules
-
-    places, found = modules(), {}
-    for place, summary in commands().items():
+    listed = importlib.import_module("arelu_meta.__main__")  # which imports commands by their names, as this does
+    places, found = listed.modules(), {}
+    for place, summary in listed.commands().items():
         name = place.removeprefix("arelu_meta.")
         module = importlib.import_module(f"arelu_meta.{places[name]}")
         looks = [[], *([flag, "x"] for flag in getattr(module, "KIND_BY_FLAG", ()))]

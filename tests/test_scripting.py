@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import shlex
 import subprocess
 import sys
@@ -101,7 +102,7 @@ def test_a_classifier_and_what_is_done_with_it(trained: dict[str, Any]):
     assert sum(answers[0]["probabilities"].values()) == pytest.approx(1, abs=1e-5)
     exported = document(f"export {trained['run_id']} --to safetensors --output taken")
     assert [Path(file).suffix for file in exported["files"] if Path(file).is_file()].count(".safetensors") == 1
-    drawn = document(f"look {trained['run_id']} --layer conv3 --images 2")
+    drawn = document(f"look {trained['run_id']} --layer conv3 --images 2 --trust tests")
     assert drawn["run_ids"] == [trained["run_id"]]
     assert all(Path(file).is_file() for file in drawn["files"])
 
@@ -131,8 +132,8 @@ def test_a_comparison_and_a_verdict(monkeypatch: pytest.MonkeyPatch):
     assert (compared["runs"], compared["missing"]) == (len(cells), [])
     assert compared["verdict"]
     assert (Path(compared["report"]) / "report.html").is_file()
-    judged = document(f"judge {compared['experiment_id']} --arm param:activation --metric test/accuracy", code=5)
-    assert judged["exit_code"] == 5
+    judged = document(f"judge {compared['experiment_id']} --arm param:activation --metric test/accuracy", code=3)
+    assert judged["exit_code"] == 3
 
 
 def test_settings_as_a_file():
@@ -140,7 +141,7 @@ def test_settings_as_a_file():
     more = {
         "maml": "--ways 3 --inner-lr 0.1 --outer-clip none --backbone-options a=1",
         "classify": "--milestones 1 2 --schedule step --no-normalise",
-        "adapt": f"{DIGITS} --shots 3",
+        "adapt": "digits --shots 3",
         "finetune": "--model resnet18 --weights none --data digits --tags owner=me",
         "segment": "--percentiles 10 99",
     }
@@ -178,10 +179,11 @@ def test_wrong_input_is_one_line_and_no_document(line: str, message: str):
 
 
 def test_a_pipe_in_a_shell(root: Path):
-    read = "import json, sys; print(json.load(sys.stdin)['name'])"
-    line = f"{sys.executable} -m arelu_meta data show digits --json | {sys.executable} -c {shlex.quote(read)}"
-    done = subprocess.run(line, shell=True, capture_output=True, text=True, env={"PYTHONPATH": str(root)}, timeout=120)
-    assert (done.stdout, done.stderr) == ("digits\n", "")
+    read = "import json, sys; print(len(json.load(sys.stdin)['sets']))"
+    line = f"{sys.executable} -m arelu_meta data list --json | {sys.executable} -c {shlex.quote(read)}"
+    environment = {**os.environ, "PYTHONPATH": str(root)}
+    done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, env=environment, timeout=120)
+    assert (done.stdout, done.stderr) == (f"{len(data.names())}\n", "")
 
 
 def test_exit_codes_are_told(root: Path, capsys: pytest.CaptureFixture[str]):

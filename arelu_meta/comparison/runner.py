@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from filelock import FileLock, Timeout
 from mlflow.exceptions import MlflowException
@@ -19,19 +19,16 @@ from arelu_meta.comparison.experiment import Experiment, read_experiment, read_p
 from arelu_meta.comparison.overview import Overview
 from arelu_meta.comparison.parent_run import AXES, BUDGET, ParentRun, open_parent_run
 from arelu_meta.comparison.pool import Pool
+from arelu_meta.comparison.result import ComparisonResult
 from arelu_meta.comparison.saved_view import experiment_tags
 from arelu_meta.comparison.validation import check_cells
 from arelu_meta.comparison.worker import WAITING, CellOutcome, Job
 from arelu_meta.console import output, progress
-from arelu_meta.console.output import plain
 from arelu_meta.errors import InputError, RunError, StoreError, first_line
 from arelu_meta.kinds.execution import Execution
-from arelu_meta.kinds.results import places
 from arelu_meta.reporting import Report, make_report, report_metrics, write_report
 from arelu_meta.reporting.markdown import markdown_note
-from arelu_meta.reporting.table import numbers_frame
 from arelu_meta.runtime.machine import process_name
-from arelu_meta.store.connection import store_uri
 from arelu_meta.store.journal import runs_folder
 from arelu_meta.store.sending import PROCESS
 from arelu_meta.store.settling import flush, settle_runs
@@ -86,38 +83,6 @@ class Plan:
         """Where its locks and its report are."""
         identity = comparison_hash(self.experiment, self.budget)
         return runs_folder() / f"comparison-{self.name}-{identity[:12]}"
-
-
-@dataclass(frozen=True)
-class ComparisonResult:
-    """What came of a comparison.
-
-    Attributes:
-        report: verdicts and tables over `report.analysis.findings`; None while other shards' cells are missing.
-        missing: cells without a result, each with the reason.
-        own_missing: those of them that this call was to run; without a shard, the same.
-        parent: the parent run in MLflow.
-        folder: where the report is.
-    """
-
-    report: Report | None
-    missing: tuple[str, ...]
-    own_missing: tuple[str, ...]
-    parent: ParentRun
-    folder: Path
-
-    def as_dict(self) -> dict[str, Any]:
-        """Everything for a script, as plain values for JSON; without a report, verdict and arms are None."""
-        found = self.report if self.report is not None and len(self.report.analysis.findings.runs) else None
-        return {
-            "verdict": found.verdicts[0].sentences if found else None,
-            "evidence": found.verdicts[0].evidence if found else None,
-            "arms": plain(numbers_frame(found.analysis).to_dict("records")) if found else None,
-            "runs": len(found.analysis.findings.runs) if found else 0,
-            "missing": list(self.missing),
-            "report": str(self.folder) if self.report is not None else None,
-            **places(self.parent.run_id, self.parent.experiment_id, store_uri()),
-        }
 
 
 def run_comparison(

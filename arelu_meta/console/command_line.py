@@ -122,7 +122,6 @@ def main(command: Callable[[Sequence[str] | None], int | None], argv: Sequence[s
     formatwarning = warnings.formatwarning
     parsers: list[Parser] = []
     token = _PARSERS.set(parsers)
-    output.begin()
 
     def shown(kind: str, message: object) -> str:
         flags = {flag for parser in parsers for flag in parser.flags()}
@@ -138,7 +137,7 @@ def main(command: Callable[[Sequence[str] | None], int | None], argv: Sequence[s
     if secrets := passwords():
         sys.stdout, sys.stderr = (_Masked(stream, secrets) for stream in streams)
     try:
-        with ending_handled():
+        with output.asked_by_flags(), ending_handled():
             code = command(argv)
             sys.stdout.flush()
             return code or 0
@@ -158,7 +157,6 @@ def main(command: Callable[[Sequence[str] | None], int | None], argv: Sequence[s
     finally:
         sys.stdout, sys.stderr = before
         warnings.formatwarning, warnings.showwarning = formatwarning, showwarning
-        output.begin()
         _PARSERS.reset(token)
 
 

@@ -9,8 +9,8 @@ import dataclasses
 import json
 import math
 import sys
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
@@ -60,9 +60,15 @@ def add_output_flags(parser: argparse.ArgumentParser) -> None:
     _asked.command = _asked.command or parser.prog.rpartition(".")[2]  # of the first parser; others are of its parts
 
 
-def begin() -> None:
-    """Forget what was asked for: another command begins, or the last one has ended."""
+@contextmanager
+def asked_by_flags() -> Iterator[None]:
+    """Have the flags of a command count until it ends; one that another command looks at leaves that one's as they are."""
+    before = dataclasses.replace(_asked)
     _asked.json, _asked.quiet, _asked.command = False, False, ""
+    try:
+        yield
+    finally:
+        _asked.json, _asked.quiet, _asked.command = before.json, before.quiet, before.command
 
 
 def wants_json() -> bool:

@@ -32,7 +32,7 @@ def test_labels_say_whether_the_mask_is_empty(phantom):
 
 
 def test_many_masks_are_empty_and_every_patient_has_a_lesion(phantom):
-    """As in LGG: of its slices 35 % show a tumour, of its patients all; a healthy one would be judged by false alarms."""
+    """As in LGG: of its slices 35 % show a tumour, of its patients all."""
     assert 0.25 < phantom.labels.double().mean() < 0.65
     lesions = by_patient(phantom.labels).sum(1)
     assert (lesions > 0).all()
