@@ -20,6 +20,8 @@ ELSEWHERE = {
     # Formats of one's own images: every reader gives the same set.
     "data/files/image_folders.py": "data/files/test_user_data.py",
     "data/files/image_files.py": "data/files/test_user_data.py",
+    # Printed by the commands that compare.
+    "comparison/result.py": "test_scripting.py",
     # What the two estimators share.
     "estimators/classifier.py": "estimators/test_fine_tune.py",
     # Engines are held to one meta-gradient.
@@ -77,6 +79,7 @@ ACROSS = {
     "test_layers.py": "imports point downwards",
     "test_mirror.py": "this",
     "test_packaging.py": "the wheel",
+    "test_scripting.py": "what scripts are given by every command",
     "test_results.py": "the shipped results, worked out again",
     "test_public_names.py": "what users may call",
 }

@@ -55,6 +55,24 @@ def describe(images: ImageSet) -> str:
     return "\n".join(f"{key:<{widest}}  {value}" for key, value in lines)
 
 
+def facts(images: ImageSet) -> dict[str, object]:
+    """The same for scripts, as plain values for JSON."""
+    height, width = images.image_size
+    return {
+        "name": images.name,
+        "images": len(images),
+        "channels": images.channels,
+        "height": height,
+        "width": width,
+        "classes": dict(zip(images.class_names, images.counts().tolist(), strict=True)),
+        "subsets": {subset: len(numbers) for subset, numbers in images.subsets.items()},
+        "groups": len(images.group_names),
+        "digest": images.digest,
+        "source": images.provenance.source,
+        "verified": images.provenance.verified,
+    }
+
+
 def _listed(names: Sequence[str], most: int = 10) -> str:
     """Count names and list the first of them.
 

@@ -22,6 +22,7 @@ class Provenance:
     source: str = "memory"
     verified: bool = False
     files: Mapping[str, str] = field(default_factory=dict)  # file name -> SHA-256 of what was read
+    read_size: int = 0  # side that image files were resampled to when they were read; 0: read as they are
 
 
 @dataclass(frozen=True, eq=False)

@@ -174,9 +174,12 @@ def by_class(images: ImageSet, *, validation_classes: int, test_classes: int, se
     Raises:
         InputError: counts that cannot be met.
     """
-    if validation_classes < 1 or test_classes < 1:
-        raise InputError(f"validation_classes {validation_classes} and test_classes {test_classes} must be 1 or more")
     families = images.class_families()
+    total, held = sum(map(len, families)), validation_classes + test_classes
+    if min(validation_classes, test_classes) < 1 or held >= total:
+        asked = f"validation_classes {validation_classes} and test_classes {test_classes} must be 1 or more"
+        remedy = "lower `ways` or these numbers, or set `split='by_image'`"
+        raise InputError(f"{asked}, and leave some of {total} classes of {images.name} to train on; {remedy}")
     order = torch.randperm(len(families), generator=generator(seed, f"split/{images.name}"))
     wanted = {"test": test_classes, "validation": validation_classes}
     chosen: dict[str, list[int]] = {subset: [] for subset in SUBSETS}
@@ -187,7 +190,7 @@ def by_class(images: ImageSet, *, validation_classes: int, test_classes: int, se
         if len(chosen[subset]) != count:
             raise InputError(
                 f"{images.name}: {len(chosen[subset])} instead of {count} {subset}_classes fit, out of "
-                f"{sum(map(len, families))} in {len(families)} families that stay whole; ask for {len(chosen[subset])}"
+                f"{total} in {len(families)} families that stay whole; ask for {len(chosen[subset])}"
             )
     labels = images.labels.cpu()
     indices = {name: torch.isin(labels, torch.tensor(some)).nonzero().squeeze(1) for name, some in chosen.items()}

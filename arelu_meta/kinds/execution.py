@@ -72,6 +72,8 @@ class Execution(Section):
     """where images wait: in the device's memory, or in the host's and copied ahead; auto: what they fit into"""
     follow_links: bool = False
     """follow links that lead out of a folder of images"""
+    skip_broken: bool = False
+    """leave out image files of a folder that cannot be read, and name them"""
     trust: str = ""
     """packages whose code a task file may name, separated by commas"""
     tags: dict[str, str] = Field(default_factory=dict)

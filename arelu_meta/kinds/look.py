@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from arelu_meta import data
+from arelu_meta.backbones import side_for
 from arelu_meta.console.command_line import output_folder
 from arelu_meta.console.flags import validated
 from arelu_meta.data.imageset import ImageSet
@@ -167,7 +168,13 @@ def _from_checkpoint(folder: Path, run_id: str, root: str | None, reason: InputE
             f"{checkpoint['run_id']}; look at that one"
         ) from reason
     spec = validated(ClassifySpec, values, f"{folder / 'spec.json'}")
-    split = load_split(spec.data, root=root, shape=spec.fit, train_on_validation=not spec.evaluation.validates)
+    split = load_split(
+        spec.data,
+        root=root,
+        shape=spec.fit,
+        train_on_validation=not spec.evaluation.validates,
+        side=side_for(spec.network.backbone),
+    )
     network = build_classifier(spec.network, split.train, seed=spec.seed).eval()
     network.load_state_dict(checkpoint["selection"]["best_state"])
     return _Trained(spec.network.activation, network, split.test, checkpoint["run_id"])

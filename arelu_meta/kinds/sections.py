@@ -76,9 +76,9 @@ class DataSection(Section):
     test: Share = 0.2
     """share of each class's images (or of the groups) that is tested on"""
     validation_classes: Count = 1
-    """split by_class: classes that select the model"""
+    """split by_class: classes that select the model; in few-shot runs 1 stands for as many as ways"""
     test_classes: Count = 1
-    """split by_class: classes that are tested on"""
+    """split by_class: classes that are tested on; in few-shot runs 1 stands for as many as ways"""
     split_seed: SplitSeed = 0
     """draws what is held out, and the validation and test episodes; the same for every run seed and every arm"""
     limit_train: OptionalCount = None

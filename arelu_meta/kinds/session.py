@@ -1,6 +1,7 @@
 """What every kind of run has around it: data, device, processes, a folder with the last checkpoint, an MLflow run."""
 
 import hashlib
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
@@ -24,7 +25,7 @@ from arelu_meta.kinds.execution import Execution
 from arelu_meta.kinds.few_shot.spec import EpisodeInputSection
 from arelu_meta.kinds.results import Result
 from arelu_meta.kinds.sections import DataSection, ImageShapeSection, InputSection, Spec
-from arelu_meta.reading import following_links
+from arelu_meta.reading import following_links, skipping_broken
 from arelu_meta.runtime import processes
 from arelu_meta.runtime.hardware import (
     bounding_images,
@@ -93,8 +94,9 @@ def machine(execution: Execution) -> Iterator[torch.device]:
     digits = numerics(
         tf32=execution.tf32, cudnn_benchmark=execution.cudnn_benchmark, deterministic=execution.deterministic
     )
-    images = bounding_images(execution.image_memory)
-    with keep_freed_memory(), threads(execution.threads), digits, links, images, processes.process_group(device):
+    broken, images = skipping_broken(execution.skip_broken), bounding_images(execution.image_memory)
+    group = processes.process_group(device)
+    with keep_freed_memory(), threads(execution.threads), digits, links, broken, images, group:
         yield device
 
 
@@ -219,10 +221,15 @@ def load_split(
     prepare: Callable[[ImageSet], ImageSet] | None = None,
     real_targets: bool = False,
     bar: progress.Bar = progress.silent,
+    side: int = 32,
 ) -> Split:
-    """Read the images, bring them to a shape, and divide them as the spec says; `prepare` resizes them where given."""
-    options = reader_options(section, 0 if shape is None else shape.image_size)
+    """Read the images, bring them to a shape, and divide them as the spec says; `prepare` resizes them where given.
+
+    `side` is what files of different sizes are resampled to where the spec names no size.
+    """
+    options = reader_options(section, 0 if shape is None else shape.image_size, side)
     images = data.load(section.dataset, root=root, **options)
+    check_classes(images)
     if images.targets is not None and not real_targets:
         remedy = "python -m arelu_meta.maml --task sinusoid is a regression"
         raise InputError(f"{images.name} has real targets, and this kind of run has no use for them; {remedy}")
@@ -243,19 +250,34 @@ def load_split(
     return split if shape is None else with_pixels(split, shape.normalise)
 
 
-def reader_options(section: DataSection, image_size: int) -> dict[str, Any]:
-    """Options of the set's reader; torchvision's sets are read at the size that images are to have."""
-    by_size = image_size and section.dataset.startswith(data.TORCHVISION)
-    return {**({"image_size": image_size} if by_size else {}), **section.dataset_options}
+def check_classes(images: ImageSet) -> None:
+    """Refuse a set of one class, whose images have no other answer."""
+    if images.targets is None and images.masks is None and len(images.class_names) < 2:
+        raise InputError(
+            f"{images.name} has one class, {images.class_names[0]!r}; two are needed at least, each in its own folder"
+        )
+
+
+def reader_options(section: DataSection, image_size: int, side: int = 32) -> dict[str, Any]:
+    """Options of the set's reader: the size at which torchvision's sets, and files of different sizes, are read."""
+    options: dict[str, Any] = {}
+    if image_size and section.dataset.startswith(data.TORCHVISION):
+        options["image_size"] = image_size
+    return {**options, **folder_options(section.dataset, image_size or side), **section.dataset_options}
+
+
+def folder_options(dataset: str, side: int) -> dict[str, Any]:
+    """Options of the reader where a set is a folder: what its files become where they differ in size."""
+    is_folder = data.is_path(dataset) and os.path.isdir(os.path.expanduser(dataset))
+    return {"mixed_size": side} if is_folder else {}
 
 
 def inputs_of_run(
     images: ImageSet, shape: ImageShapeSection, section: DataSection | None = None, crop_pct: float = 1.0
 ) -> Inputs:
     """What a network takes that was trained on these images, and how a run of these sections makes them of files."""
-    read_size = 0
-    if section is not None and (data.is_path(section.dataset) or section.dataset.startswith(data.TORCHVISION)):
-        # Of other sets, an option of that name may mean anything.
+    read_size = images.provenance.read_size
+    if section is not None and section.dataset.startswith(data.TORCHVISION):
         read_size = int(reader_options(section, shape.image_size).get("image_size", 0))
     return replace(inputs_of(images, resize=shape.resize, read_size=read_size), crop_pct=crop_pct)
 

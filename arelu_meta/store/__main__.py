@@ -5,12 +5,11 @@ python -m arelu_meta.store sync mlflow.db http://server:5000 --dry-run
 """
 
 import argparse
-import json
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from arelu_meta.console import command_line
+from arelu_meta.console import command_line, output
 from arelu_meta.console.progress import say, shown
 from arelu_meta.console.tables import text_table
 from arelu_meta.errors import RunError
@@ -38,7 +37,7 @@ def _parser() -> command_line.Parser:
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     commands.add_parser("flush", help="bring runs that wait in their folders to the store")
-    show = commands.add_parser("show", help="what is in the store, what is RUNNING without a process, what waits")
+    commands.add_parser("show", help="what is in the store, what is RUNNING without a process, what waits")
     stale = commands.add_parser("close-stale", help="end runs whose process is gone as FAILED")
     stale.add_argument(
         "--host", help="that of their processes, which have ended as you know; only this machine's can be looked for"
@@ -52,8 +51,6 @@ def _parser() -> command_line.Parser:
         "--experiment", action="append", default=[], metavar="NAME", help="this one only; may be repeated"
     )
     sync.add_argument("--dry-run", action="store_true", help="count the runs to copy, write nothing")
-    for each in (show, sync):
-        each.add_argument("--json", action="store_true", help="print everything as JSON")
     return parser
 
 
@@ -63,12 +60,13 @@ def _flush(_given: argparse.Namespace) -> None:
 
     runs = runs_folder()
     sent, left = flush(runs)
-    sys.stdout.write(f"brought to the MLflow store: {sent} {'run' if sent == 1 else 'runs'} of {runs}\n")
+    text = f"brought to the MLflow store: {sent} {'run' if sent == 1 else 'runs'} of {runs}"
+    output.show(text, {"runs": runs, "sent": sent, "left": left})
     if left:
         raise RunError("\n".join(left))
 
 
-def _show(given: argparse.Namespace) -> None:
+def _show(_given: argparse.Namespace) -> None:
     from arelu_meta.store.addresses import connect, sqlite_path
     from arelu_meta.store.connection import store_uri
     from arelu_meta.store.contents import read_contents
@@ -77,13 +75,9 @@ def _show(given: argparse.Namespace) -> None:
     path, runs = sqlite_path(store_uri()), runs_folder()
     contents = read_contents(connect(store_uri(), create=False)) if path is None or path.exists() else None
     waiting = [str(one) for one in waiting_journals(runs)]
-    if given.json:
-        content = {**(contents.as_dict() if contents else {}), "waiting": waiting}
-        sys.stdout.write(json.dumps(content, indent=1) + "\n")
-        return
-    sys.stdout.write(_contents_text(contents) if contents else f"there is no store {store_uri()} yet\n")
     lines = [f"waits for the store: {one}" for one in waiting] or [f"no run in {runs} waits for the store"]
-    sys.stdout.write("".join(f"{line}\n" for line in lines))
+    text = _contents_text(contents) if contents else f"there is no store {store_uri()} yet\n"
+    output.show(text + "\n".join(lines), {**(contents.as_dict() if contents else {}), "waiting": waiting})
 
 
 def _contents_text(contents: "Contents") -> str:
@@ -115,14 +109,15 @@ def _close_stale(given: argparse.Namespace) -> None:
     with quiet():
         for experiment in client.search_experiments():
             closed += close_stale(client, experiment.experiment_id, host=given.host)
-    sys.stdout.write("".join(f"FAILED: {run_id}\n" for run_id in closed) or "no run is without its process\n")
+    text = "\n".join(f"FAILED: {run_id}" for run_id in closed) or "no run is without its process"
+    output.show(text, {"closed": closed})
 
 
 def _sync(given: argparse.Namespace) -> None:
     from arelu_meta.store.syncing import sync
 
     done = sync(given.source, given.target, experiments=given.experiment, dry_run=given.dry_run, bar=shown)
-    sys.stdout.write(json.dumps(done.as_dict(), indent=1) + "\n" if given.json else _synced_text(done, given.dry_run))
+    output.show(_synced_text(done, given.dry_run), done.as_dict())
     for note in done.notes:
         say(f"left: {note}")
     if done.failed:

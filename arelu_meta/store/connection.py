@@ -152,6 +152,19 @@ def _store_exists() -> bool:
     return not uri.startswith("sqlite:///") or Path(uri.removeprefix("sqlite:///")).exists()
 
 
+def check_store_exists() -> None:
+    """Refuse to look for a run where there is no store yet: MLflow would make one, and leave it behind.
+
+    Raises:
+        InputError: there is no such SQLite file.
+    """
+    if not _store_exists():
+        uri = without_password(store_uri())
+        raise InputError(
+            f"there is no MLflow store {uri} here; go to the folder of the run, or set MLFLOW_TRACKING_URI"
+        )
+
+
 def finished_metrics(spec: RunSpec, *, experiment: str) -> tuple[str, dict[str, float]] | None:
     """Run id and last metrics of a finished run of this very spec, the latest; None without one, or without a store."""
     if not experiment_exists(experiment):
@@ -185,6 +198,7 @@ def run_status(client: MlflowClient, run_id: str) -> str | None:
 
 def get_run(run_id: str) -> Run:
     """Give a stored run of ours; one that is not there, or not ours, is wrong input."""
+    check_store_exists()
     try:
         with quiet():
             run = MlflowClient(store_uri()).get_run(run_id)

@@ -9,15 +9,17 @@ from pathlib import Path
 import mlflow
 
 from arelu_meta.errors import InputError, first_line, without_password
-from arelu_meta.store.connection import quiet, store_uri
+from arelu_meta.store.connection import check_store_exists, quiet, store_uri
 
 
 def download_model(uri: str) -> Path:
     """Fetch a stored model, or one file of it, and give its path, which is there while this process is.
 
     Raises:
-        InputError: it cannot be fetched.
+        InputError: it cannot be fetched, or there is no store.
     """
+    if uri.startswith("runs:/"):
+        check_store_exists()
     try:
         with quiet():
             place = tempfile.mkdtemp(dir=_downloads())

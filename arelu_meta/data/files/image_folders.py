@@ -2,6 +2,7 @@
 
 import csv
 import io
+import warnings
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -9,16 +10,18 @@ import torch
 from torch import Tensor
 
 from arelu_meta.data.files import tree_sha256
-from arelu_meta.data.files.image_files import find_shape
+from arelu_meta.data.files.image_files import BrokenImageError, ImageFiles, find_shape, why_broken
 from arelu_meta.data.imageset import ImageSet, Provenance
 from arelu_meta.data.rows import AT_ONCE, ImageRows
 from arelu_meta.errors import InputError, first_line, unknown
-from arelu_meta.reading import check_inside, parsing, read_text, shown
+from arelu_meta.reading import check_inside, parsing, read_text, shown, skips_broken
 from arelu_meta.runtime.hardware import image_memory
 
 SUFFIXES = frozenset({".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"})
 MOST_CSV = 256 << 20  # bytes
 SUBSETS = {"train": "train", "validation": "validation", "valid": "validation", "val": "validation", "test": "test"}
+NO_IMAGES = frozenset({"Thumbs.db", "desktop.ini", "Desktop.ini"})  # that systems put beside images
+SHOWN = 5  # files that a warning names
 COLUMNS = ("filename", "label", "split")
 
 Row = tuple[Path, str, str]  # image file, class, subset ("" if there are none)
@@ -29,15 +32,21 @@ def hidden(name: str) -> bool:
     return name.startswith((".", "__"))
 
 
-def read_folder(folder: Path, *, image_size: int | None = None) -> ImageSet:
+def read_folder(folder: Path, *, image_size: int | None = None, mixed_size: int | None = None) -> ImageSet:
     """Read a folder with a CSV of splits if it has one, else of class folders `CLASS/*.png`, with or without
     `train`, `validation` (or `val`) and `test` above them.
+
+    With `image_size` all files are resampled to that side when they are read, with `mixed_size` where they differ in
+    size. Files that cannot be read are an error, or left out (`reading.skipping_broken`).
     """
-    with parsing(folder, what="not readable", remedy="check it and its permissions"):
-        return _read_folder(folder, image_size)
+    try:
+        with parsing(folder, what="not readable", remedy="check it and its permissions"):
+            return _read_folder(folder, image_size, mixed_size)
+    except BrokenImageError as error:
+        raise InputError(f"{error}; or leave such files out by `skip_broken`") from error
 
 
-def _read_folder(folder: Path, image_size: int | None) -> ImageSet:
+def _read_folder(folder: Path, image_size: int | None, mixed_size: int | None) -> ImageSet:
     tables = [path for path in sorted(folder.glob("*.csv")) if set(COLUMNS) <= set(_read_csv(path)[0])]
     if len(tables) > 1:
         raise InputError(f"{folder}: both {tables[0].name} and {tables[1].name} list files; keep one of them")
@@ -48,9 +57,11 @@ def _read_folder(folder: Path, image_size: int | None) -> ImageSet:
         rows = [row for top in tops for row in files_by_class(top, SUBSETS[top.name])]
     else:
         rows = files_by_class(folder)
-    files = [file for file, _, _ in rows]
     stamps = _check_files(folder, rows)
-    images, sha = _read_files(folder, files, stamps, image_size)
+    if skips_broken():
+        rows, stamps = _readable(folder, rows, stamps)
+    source = find_shape([file for file, _, _ in rows], stamps, image_size=image_size, mixed_size=mixed_size)
+    images, sha = _read_files(folder, source)
     classes = sorted({label for _, label, _ in rows})
     number = {label: index for index, label in enumerate(classes)}
     subsets = {subset for _, _, subset in rows} - {""}
@@ -60,25 +71,37 @@ def _read_folder(folder: Path, image_size: int | None) -> ImageSet:
         labels=torch.tensor([number[label] for _, label, _ in rows]),
         class_names=tuple(classes),
         subsets={name: torch.tensor([i for i, row in enumerate(rows) if row[2] == name]) for name in sorted(subsets)},
-        provenance=Provenance(str(folder), False, {folder.resolve().name: sha}),
+        provenance=Provenance(str(folder), False, {folder.resolve().name: sha}, read_size=source.read_size),
     )
 
 
-def _read_files(
-    folder: Path, files: Sequence[Path], stamps: Sequence[tuple[int, int]], image_size: int | None
-) -> tuple[Tensor | ImageRows, str]:
+def _readable(
+    folder: Path, rows: Sequence[Row], stamps: Sequence[tuple[int, int]]
+) -> tuple[list[Row], list[tuple[int, int]]]:
+    """Leave out files that cannot be decoded, and name them in a warning."""
+    reasons = why_broken([file for file, _, _ in rows])
+    broken = [reason for reason in reasons if reason]
+    if len(broken) == len(rows):
+        raise InputError(f"none of the {len(rows)} image files of {shown(folder)} can be read; {broken[0]}")
+    if broken:
+        named = "; ".join(broken[:SHOWN]) + ("; ..." if len(broken) > SHOWN else "")
+        warnings.warn(f"left out, {len(broken)} of {len(rows)} image files: {named}", stacklevel=2)
+    whole = [number for number, reason in enumerate(reasons) if not reason]
+    return [rows[number] for number in whole], [stamps[number] for number in whole]
+
+
+def _read_files(folder: Path, source: ImageFiles) -> tuple[Tensor | ImageRows, str]:
     """Decode all files, or, where they take more memory than images may, leave them to be read when they are used.
 
     Also gives what the run records: the SHA-256 of all files, or else of their names, sizes and times of change.
     """
-    source = find_shape(files, stamps, image_size=image_size)
-    rows = ImageRows(source, torch.arange(len(files)))
+    rows = ImageRows(source, torch.arange(len(source.paths)))
     if rows.nbytes > image_memory():
         return rows, source.digest
     images = torch.empty(source.shape, dtype=torch.uint8)
     for numbers in rows.numbers.split(AT_ONCE):
         images[numbers[0] : numbers[-1] + 1] = source.read(numbers)
-    return images, tree_sha256(folder, files)
+    return images, tree_sha256(folder, source.paths)
 
 
 def _check_files(folder: Path, rows: Sequence[Row]) -> list[tuple[int, int]]:
@@ -114,13 +137,19 @@ def files_by_class(folder: Path, subset: str = "") -> list[Row]:
         raise InputError(f"the first line of {tables[0]} has {columns}; it must have {','.join(COLUMNS)}")
     if not classes:
         raise InputError(f"{folder} holds no class folders; put the images of each class into a folder of its own")
-    rows = []
+    rows: list[Row] = []
+    others: list[Path] = []
     for label in classes:
-        files = [file for file in label.iterdir() if file.suffix.lower() in SUFFIXES and file.is_file()]
-        files = sorted(file for file in files if not hidden(file.name))
+        inside = sorted(file for file in label.iterdir() if file.is_file() and not hidden(file.name))
+        files = [file for file in inside if file.suffix.lower() in SUFFIXES]
         if not files:
-            raise InputError(f"class folder {label} holds no images; remove it or fill it")
+            raise InputError(f"class folder {label} holds no images ({', '.join(sorted(SUFFIXES))}); remove or fill it")
         rows += [(file, label.name, subset) for file in files]
+        others += [file for file in inside if file.suffix.lower() not in SUFFIXES and file.name not in NO_IMAGES]
+    if others:
+        named = ", ".join(str(file.relative_to(folder)) for file in others[:SHOWN])
+        more = ", ..." if len(others) > SHOWN else ""
+        warnings.warn(f"not read as images in {shown(folder)}: {named}{more} ({len(others)} in all)", stacklevel=2)
     return rows
 
 

@@ -5,6 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from arelu_meta.backbones import side_for
 from arelu_meta.console import progress
 from arelu_meta.data.augment import augment
 from arelu_meta.data.batches import Batches
@@ -62,10 +63,9 @@ def prepare(
             shape=spec.fit,
             train_on_validation=not spec.evaluation.validates,
             bar=bar,
+            side=side_for(spec.network.backbone),
         )
         split = to_device(split, device, execution)
-    if len(split.train.class_names) < 2:
-        raise InputError(f"{spec.data.dataset} has one class alone ({split.train.class_names[0]}); give two at least")
     network = build_classifier(spec.network, split.train, seed=spec.seed).to(device)
     check_logits(network, split.train, (len(split.train.class_names),), spec.network.backbone)
     trainer = classifier_trainer(

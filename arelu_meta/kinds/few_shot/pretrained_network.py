@@ -13,8 +13,11 @@ from arelu_meta.data.splits import SUBSETS, Split
 from arelu_meta.kinds.few_shot.network_section import EpisodeNetworkSection
 from arelu_meta.kinds.few_shot.spec import EpisodeInputSection, FewShotSpec
 from arelu_meta.kinds.finetune.spec import NO_WEIGHTS
+from arelu_meta.kinds.sections import DataSection
 from arelu_meta.kinds.session import load_split
 from arelu_meta.pretrained.assembly import Assembled, assemble, fit_to_inputs
+from arelu_meta.pretrained.networks import find_model, published_size
+from arelu_meta.pretrained.weights import check_named_file
 
 PIXELS: dict[str, dict[str, Any]] = {  # `normalise` of episodes in the words of `assemble`
     "standardise": {"normalise": "target"},
@@ -25,10 +28,17 @@ PIXELS: dict[str, dict[str, Any]] = {  # `normalise` of episodes in the words of
 
 
 def load_pretrained(
-    spec: FewShotSpec, *, root: str | None, train_on_validation: bool, bar: progress.Bar = progress.silent
+    spec: FewShotSpec,
+    section: DataSection,
+    *,
+    root: str | None,
+    train_on_validation: bool,
+    bar: progress.Bar = progress.silent,
 ) -> tuple[Split, Assembled]:
     """Read and divide the images, put the network together, and bring the images to what it takes."""
-    split = load_split(spec.data, root=root, train_on_validation=train_on_validation)
+    side = spec.fit.image_size or published_size(find_model(spec.network.backbone), spec.network.weights) or 224
+    check_named_file(spec.network.weights)
+    split = load_split(section, root=root, train_on_validation=train_on_validation, side=side)
     made = _assemble(spec.network, spec.episode.ways, split.train, spec.fit, seed=spec.seed)
     parts = {part: fit_to_inputs(getattr(split, part), made.inputs, resize=spec.fit.resize) for part in SUBSETS}
     parts = keep_decoded(parts, bar)

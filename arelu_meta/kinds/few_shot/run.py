@@ -13,6 +13,7 @@ from torch import Tensor
 from arelu_meta import learners
 from arelu_meta.activations.parameters import activation_values
 from arelu_meta.analysis.speed import speed_metrics
+from arelu_meta.backbones import side_for
 from arelu_meta.console import progress
 from arelu_meta.data.episodes import Episode, EpisodeSampler
 from arelu_meta.data.splits import Split
@@ -86,11 +87,14 @@ def run_few_shot(spec: FewShotSpec, execution: EpisodeExecution, bar: progress.B
 def _load(spec: FewShotSpec, data_root: str, bar: progress.Bar) -> tuple[Split, Assembled | None]:
     """Read and divide the images, and refuse a loss or a network that they do not fit; with a pretrained network."""
     paper = spec.evaluation.protocol == "paper"  # nothing is selected, so all that is not tested trains
-    made, root = None, data_root or None
+    made, root, section = None, data_root or None, spec.class_counts()
     if spec.network.is_pretrained:
-        split, made = load_pretrained(spec, root=root, train_on_validation=paper, bar=bar)
+        split, made = load_pretrained(spec, section, root=root, train_on_validation=paper, bar=bar)
     else:
-        split = load_split(spec.data, root=root, shape=spec.fit, train_on_validation=paper, real_targets=True, bar=bar)
+        side = side_for(spec.network.backbone)
+        split = load_split(
+            section, root=root, shape=spec.fit, train_on_validation=paper, real_targets=True, bar=bar, side=side
+        )
     name, targets = split.train.name, split.train.targets
     if spec.measure is MSE and targets is None:
         raise InputError(f"{name} has classes and no real targets; leave `loss` mse out")

@@ -7,15 +7,15 @@ from arelu_meta.console import progress
 from arelu_meta.data import splits
 from arelu_meta.data.files.image_cache import keep_decoded
 from arelu_meta.data.splits import SUBSETS, Split
-from arelu_meta.errors import InputError
 from arelu_meta.kinds.classify.run import accuracy_measure, classifier_trainer
 from arelu_meta.kinds.execution import BatchExecution
 from arelu_meta.kinds.finetune.result import FineTuneResult
 from arelu_meta.kinds.finetune.spec import NO_WEIGHTS, FineTuneSpec
-from arelu_meta.kinds.session import divide, machine, reader_options, to_device
+from arelu_meta.kinds.session import check_classes, divide, machine, reader_options, to_device
 from arelu_meta.kinds.supervised import Prepared, run_supervised
 from arelu_meta.pretrained.assembly import Assembled, assemble, check_takes, fit_to_inputs
-from arelu_meta.pretrained.networks import find_model, published_crop
+from arelu_meta.pretrained.networks import find_model, published_crop, published_size
+from arelu_meta.pretrained.weights import check_named_file
 
 
 def run_finetune(spec: FineTuneSpec, execution: BatchExecution, bar: progress.Bar) -> FineTuneResult:
@@ -57,9 +57,11 @@ def prepare(
     spec: FineTuneSpec, *, root: str | None = None, bar: progress.Bar = progress.silent
 ) -> tuple[Split, Assembled]:
     """Read and divide the images, put the network together for them, and bring them to what it takes."""
-    images = data.load(spec.data.dataset, root=root, **reader_options(spec.data, spec.input.image_size))
-    if len(images.class_names) < 2:
-        raise InputError(f"{images.name} has one class, {images.class_names[0]!r}; a classifier needs two or more")
+    model = find_model(spec.network.model)  # names first: images may take minutes to read
+    check_named_file(spec.network.weights)
+    side = published_size(model, spec.network.weights) or 224
+    images = data.load(spec.data.dataset, root=root, **reader_options(spec.data, spec.input.image_size, side))
+    check_classes(images)
     split = divide(images, spec.data)
     split = splits.limit(
         images,
