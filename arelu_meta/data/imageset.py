@@ -209,7 +209,7 @@ class ImageSet:
             index: image numbers of any shape, on the set's device.
 
         Returns:
-            Pixels (*index.shape, C, H, W) float32: in [0, 1] (vectors as they are), then less `mean` and divided by
+            Pixels `(*index.shape, C, H, W)` float32: in [0, 1] (vectors as they are), then less `mean` and divided by
             `std` if these are set, or by those of the image's volume.
         """
         if self.volume_statistics is None or self.groups is None or not self.mean:
