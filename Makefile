@@ -19,14 +19,14 @@ help: ## list the targets
 setup: $(READY) ## build .venv with everything, learn2learn included where it builds; a torch that is in .venv is kept
 
 # learn2learn 0.2.0 is a source archive whose shipped C does not compile on Python 3.11, and whose build does not ask for
-# Cython; Cython is put there first and told (build_ext) to write the C anew. Of its requirements it imports gym and requests; qpth, which it
+# Cython; Cython is put there first and told (build_ext) to write the C anew. Of its requirements it imports gym, requests and tqdm; qpth, which it
 # can do without, would hold numpy below 2.
 $(READY): setup.cfg pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) cython setuptools wheel
 	$(BIN)/python -c "import torch, torchvision" 2>/dev/null || $(PIP) torch torchvision
 	$(PIP) --editable '.[test]'
-	@$(BIN)/python -c "import learn2learn" 2>/dev/null || { $(PIP) gym requests && \
+	@$(BIN)/python -c "import learn2learn" 2>/dev/null || { $(PIP) gym requests tqdm && \
 	  $(PIP) --no-deps --use-pep517 --no-build-isolation --config-settings=--global-option=build_ext learn2learn==0.2.0; } || \
 	  echo "learn2learn does not build here: --engine learn2learn and its benchmarks are left out, everything else works"
 	@touch $@
