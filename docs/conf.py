@@ -2,7 +2,10 @@
 
 import os
 
+from docutils import nodes
+from docutils.utils.math.latex2mathml import tex2mathml
 from sphinx.application import Sphinx
+from sphinx.writers.html5 import HTML5Translator
 
 from arelu_meta import __version__
 
@@ -14,8 +17,7 @@ exclude_patterns = ["_build", "cluster"]
 html_theme = "furo"
 html_title = f"arelu_meta {release}"
 html_theme_options = {"navigation_with_keys": True}
-html_static_path: list[str] = []
-templates_path: list[str] = []
+html_math_renderer = "mathml"
 
 myst_enable_extensions = ["dollarmath", "amsmath"]
 myst_heading_anchors = 4  # links to headings, as the repository page has them
@@ -26,6 +28,7 @@ nb_execution_timeout = 300
 nb_execution_raise_on_error = True
 nb_execution_show_tb = True
 nb_merge_streams = True
+nb_output_stderr = "remove"  # progress bars, and warnings that name folders of whoever builds
 
 autodoc_typehints = "signature"
 autodoc_member_order = "alphabetical"
@@ -50,7 +53,28 @@ def _is_skipped(_app: Sphinx, _kind: str, name: str, _thing: object, skip: bool,
     return skip or (name.startswith("set_") and name.endswith("_request")) or name == "get_metadata_routing"
 
 
+def _indented_is_code(_app: Sphinx, kind: str, _name: str, _thing: object, _options: object, lines: list[str]) -> None:
+    """Show what is indented in the docstring of a module, which is Python for the reader, as code."""
+    if kind == "module":
+        for number in range(len(lines) - 1, 0, -1):
+            if lines[number].startswith("    ") and not lines[number - 1].strip():
+                lines[number:number] = ["::", ""] if lines[number - 2][:4].strip() else []
+
+
+def _formula(translator: HTML5Translator, node: nodes.math) -> None:
+    """Write a formula as MathML, which browsers show by themselves: no script is fetched from anywhere."""
+    translator.body.append(tex2mathml(node.astext()))
+    raise nodes.SkipNode
+
+
+def _displayed_formula(translator: HTML5Translator, node: nodes.math_block) -> None:
+    translator.body.append(f'<div class="math">{tex2mathml(node.astext(), as_block=True)}</div>')
+    raise nodes.SkipNode
+
+
 def setup(app: Sphinx) -> None:
-    """Tell Sphinx of the two above."""
+    """Tell Sphinx of the functions above."""
+    app.add_html_math_renderer("mathml", inline_renderers=(_formula, None), block_renderers=(_displayed_formula, None))
     app.connect("source-read", _page_of_file)
+    app.connect("autodoc-process-docstring", _indented_is_code)
     app.connect("autodoc-skip-member", _is_skipped)
