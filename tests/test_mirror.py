@@ -75,6 +75,8 @@ ACROSS = {
     "test_house.py": "the sizes of the package",
     "test_cuda.py": "every kind of run on a GPU",
     "test_docs.py": "the pages of the documentation run",
+    "test_docs_commands.py": "the commands that the pages name are there, flags and all",
+    "test_docs_site.py": "tutorials, notebooks and mathematics of the documentation, and its site",
     "test_doctest.py": "the examples of docstrings run",
     "test_layers.py": "imports point downwards",
     "test_mirror.py": "this",
