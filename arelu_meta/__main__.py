@@ -25,6 +25,7 @@ _OTHERS = (
     "store.__main__",
     "bench",
     "look",
+    "paper.__main__",
     "survey",
 )  # commands of no single kind
 

@@ -55,6 +55,7 @@ BUILT_IN = {
     "mnist_init": 180,
     "mnist_unit_rates": 40,
     "segmentation": 25,
+    "segmentation_sample": 15,
     "transfer_digits": 15,
     "transfer_mnist_to_svhn": 135,
     "transfer_mnist_to_svhn_caption": 45,
@@ -236,6 +237,7 @@ CURVES = {
     "cifar100": {"validation/accuracy"},
     "cifar100_curves": {"test/accuracy"},  # figure converge
     "segmentation": {"train/loss_by_step", "validation/loss"},  # figure seg
+    "segmentation_sample": {"train/loss_by_step", "validation/loss"},
     "arelu_init": {"validation/accuracy"},  # figure alpha_beta
 }
 
