@@ -27,6 +27,10 @@ ELSEWHERE = {
     # Engines are held to one meta-gradient.
     "learners/engines/func_engine.py": "learners/engines/test_agreement.py",
     "learners/engines/learn2learn_engine.py": "learners/engines/test_agreement.py",
+    # Figures of the paper, drawn by one command from one store.
+    "paper/curves.py": "paper/test_figures.py",
+    "paper/finished.py": "paper/test_figures.py",
+    "paper/looks.py": "paper/test_figures.py",
     # Specs are read by their commands, in files and flags; results are printed by them.
     "kinds/classify/spec.py": "kinds/test_sections.py",
     "kinds/segment/spec.py": "kinds/test_sections.py",
