@@ -5,7 +5,7 @@ import json
 import os
 import threading
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from PIL import Image, ImageOps
 from torch import Tensor
 
@@ -96,15 +95,12 @@ def find_shape(paths: Sequence[Path], stamps: Sequence[tuple[int, int]], *, imag
     With `image_size` each is resized to that many pixels square; without it, unequal sizes are an error. The heads of
     many files are remembered in the cache folder until a file changes.
     """
-
-    def build() -> Mapping[str, NDArray[np.generic]]:
-        return {"shape": np.array(_common_shape(paths, image_size))}
-
     if len(paths) < MANY:
-        grey, height, width = build()["shape"].tolist()
+        grey, height, width = _common_shape(paths, image_size)
     else:
         key = f"{FOLDER}/{stamps_digest(paths, stamps, image_size)[:32]}-shape"
-        grey, height, width = cached_arrays(key, "1", build)["shape"].tolist()
+        found = cached_arrays(key, "1", lambda: {"shape": np.array(_common_shape(paths, image_size))})
+        grey, height, width = found["shape"].tolist()
     return ImageFiles(paths, bool(grey), (height, width), stamps)
 
 
