@@ -131,9 +131,12 @@ class ImageSet:
         Of images that are read when they are indexed, it is the source's own digest, which does not read them.
         """
         images = self.images
-        kept = images.source if isinstance(images, ImageRows) else None
-        if isinstance(kept, HostImages) and torch.equal(images.numbers, torch.arange(len(kept.images))):
-            return kept.digest
+        if (
+            isinstance(images, ImageRows)
+            and isinstance(images.source, HostImages)
+            and torch.equal(images.numbers, torch.arange(images.source.shape[0]))
+        ):
+            return images.source.digest  # of the set as it was
         sha = hashlib.sha256(images.digest.encode() if isinstance(images, ImageRows) else b"")
         at_rest = images if isinstance(images, Tensor) else None
         for tensor in (at_rest, self.labels, self.masks, self.groups, self.targets):
