@@ -51,7 +51,7 @@ def _compare(given: argparse.Namespace, words: Sequence[str]) -> None:
     published = read_published(experiment, given.experiment)
     root = str(Path(given.data_root).resolve()) if given.data_root else ""
     values = {"device": given.device, "data_root": root, "follow_links": given.follow_links}
-    values["skip_broken"] = given.skip_broken
+    values |= {"skip_broken": given.skip_broken, "image_memory": given.image_memory, "keep": given.keep}
     execution = validated(BatchExecution, values | {name: getattr(given, name) for name in _SPEED}, FLAGS)
     _check_speed_flags(execution, cells)
     if given.device not in ("auto", "cpu") and given.on == "local":
@@ -122,6 +122,9 @@ def _parser() -> command_line.Parser:
         text = (BatchExecution.model_fields[name].description or "").strip()
         parser.add_argument(f"--{name.replace('_', '-')}", action="store_true", help=text)
     parser.add_argument("--data-root", default="", help="folder of the published data sets")
+    parser.add_argument("--image-memory", type=int, default=0, metavar="MIB", help="memory for images of each cell")
+    where = "where images wait [auto: on the device if they fit]"
+    parser.add_argument("--keep", choices=("auto", "cpu", "device"), default="auto", help=where)
     parser.add_argument("--follow-links", action="store_true", help="follow links that lead out of a folder of images")
     parser.add_argument("--skip-broken", action="store_true", help="leave out image files that cannot be read")
     parser.add_argument("--trust", default="", metavar="PACKAGE,...", help="packages whose code the file may name")
