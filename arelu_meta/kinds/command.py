@@ -4,10 +4,12 @@ Nothing here imports torch before the flags are read.
 """
 
 import argparse
+import gc
 import os
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,11 +45,13 @@ def run_command(
 
         if "torch" not in sys.modules and os.environ.get("RANK", "0") == "0":  # which takes seconds
             progress.say(f"{spec.task}: loading torch and MLflow")
-        from arelu_meta.kinds.execution import TrainingExecution
-        from arelu_meta.kinds.results import Result
-        from arelu_meta.kinds.seeds import SeedsResult, run_seeds
-        from arelu_meta.runtime import processes
+        with _collecting_later():
+            from arelu_meta.kinds.execution import TrainingExecution
+            from arelu_meta.kinds.results import Result
+            from arelu_meta.kinds.seeds import SeedsResult, run_seeds
+            from arelu_meta.runtime import processes
 
+            kinds.entry(spec.kind).load()
         result: Result | SeedsResult
         if isinstance(execution, TrainingExecution) and execution.seeds:
             result = run_seeds(spec, execution, progress.shown)
@@ -57,6 +61,19 @@ def run_command(
             sys.stdout.write(result.report() + "\n")
 
     return command_line.main(command, argv)
+
+
+@contextmanager
+def _collecting_later() -> Iterator[None]:
+    """Look for garbage after the block alone: what imports make stays, and looking at it takes time."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        if enabled:
+            gc.enable()
 
 
 def read_flags(
