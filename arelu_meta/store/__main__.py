@@ -116,7 +116,7 @@ def _close_stale(given: argparse.Namespace) -> None:
 
     client, closed = connect(store_uri(), create=False), []
     with quiet():
-        for experiment in client.search_experiments():
+        for experiment in client.search_experiments(max_results=50_000):
             closed += close_stale(client, experiment.experiment_id, host=given.host)
     sys.stdout.write("".join(f"FAILED: {run_id}\n" for run_id in closed) or "no run is without its process\n")
 

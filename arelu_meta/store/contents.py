@@ -65,7 +65,7 @@ def read_contents(client: MlflowClient) -> Contents:
     size = path.stat().st_size if path is not None else None
     found = Contents(without_password(client.tracking_uri), size)
     with quiet(), no_garbage_collection():
-        experiments = client.search_experiments()
+        experiments = client.search_experiments(max_results=50_000)
         for experiment in experiments:
             runs = _statuses(client, experiment.experiment_id)
             models = sum(1 for _ in model_pages(client, [experiment.experiment_id]))
