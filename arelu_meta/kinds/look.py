@@ -20,6 +20,7 @@ from arelu_meta.kinds.session import load_split
 from arelu_meta.pictures.grad_cam import feature_maps_figure, find_layer, grad_cam, grad_cam_figure
 from arelu_meta.reading import parsing, read_json
 from arelu_meta.store.connection import attach_figure, get_run, read_artifact
+from arelu_meta.store.grid_images import attach_image
 from arelu_meta.store.models import StoredModel, open_model
 from arelu_meta.store.run_folder import RunFolder
 from arelu_meta.trust import registered_only
@@ -63,7 +64,7 @@ def look_into(
         trust: packages or modules whose code the settings of a run may name, as `package.module:function`.
 
     Returns:
-        The files, and the ids of the runs that have them as artifacts.
+        The files, and the ids of the runs that have them as artifacts; each also has its own row in the image grid.
 
     Raises:
         InputError: a run or layer is not there, or the runs were tested on different images.
@@ -81,8 +82,10 @@ def look_into(
     names = [f"{name} {names[: i + 1].count(name)}" if names.count(name) > 1 else name for i, name in enumerate(names)]
     networks = {name: one.network for name, one in zip(names, trained, strict=True)}
     heat = {name: grad_cam(network, x, target, layer=layer) for name, network in networks.items()}
-    cam = grad_cam_figure(x, heat, titles=[test.class_names[label] for label in labels.tolist()])
-    cam.suptitle(f"Grad-CAM of the {explained} at {layer!r} (n = {len(x)} test images)", fontsize="medium")
+    titles = [test.class_names[label] for label in labels.tolist()]
+    heading = f"Grad-CAM of the {explained} at {layer!r} (n = {len(x)} test images)"
+    cam = grad_cam_figure(x, heat, titles=titles)
+    cam.suptitle(heading, fontsize="medium")
     figures = {"grad_cam.png": cam}
     if maps_layer:
         figures["feature_maps.png"] = feature_maps_figure(networks, x[0], layer=maps_layer)
@@ -90,6 +93,10 @@ def look_into(
         figure.savefig(out / file, dpi=150)
         for one in trained:
             attach_figure(one.run_id, figure, f"figures/{file}")
+    for name, one in zip(names, trained, strict=True):  # each its own: in the grid the runs stand side by side
+        own = grad_cam_figure(x, {name: heat[name]}, titles=titles)
+        own.suptitle(heading, fontsize="medium")
+        attach_image(one.run_id, own, f"grad_cam/{layer}")
     return Drawn([out / file for file in figures], [one.run_id for one in trained])
 
 
