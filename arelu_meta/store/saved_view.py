@@ -50,7 +50,12 @@ class SavedView:
     def state(self) -> dict[str, Any]:
         """The view in the words of the UI."""
         common = {"metricSectionId": _SECTION, "deleted": False, "isGenerated": False, "runsCountToCompare": 100}
-        section = {"uuid": _SECTION, "name": "The answer", "display": True, "isReordered": True}
+        section = {
+            "uuid": _SECTION,
+            "name": "Pictures" if self.by_run else "The answer",
+            "display": True,
+            "isReordered": True,
+        }
         columns = [f"{kind}.`{key}`" for kind, _, key in (column.partition(".") for column in self.columns)]
         groups = [{"mode": mode, "groupByData": key} for mode, key in self.groups]
         return {
@@ -104,8 +109,8 @@ def line(metric: str) -> dict[str, Any]:
 
 
 def picture(key: str, step: int) -> dict[str, Any]:
-    """The images of runs side by side, see `grid_images`."""
-    return {"type": "IMAGE", "imageKeys": [key], "step": step, "displayName": key}
+    """The images of runs side by side, see `grid_images`; all parameters of each run would leave them no room."""
+    return {"type": "IMAGE", "imageKeys": [key], "step": step, "showRunParams": False, "displayName": key}
 
 
 def scatter(metric: str, over: str, kind: Literal["PARAM", "METRIC"] = "PARAM") -> dict[str, Any]:

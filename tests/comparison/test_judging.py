@@ -20,10 +20,11 @@ from arelu_meta.comparison.cells import expand
 from arelu_meta.comparison.experiment import read_experiment
 from arelu_meta.comparison.overview import Overview
 from arelu_meta.comparison.runner import Plan, run_plan
-from arelu_meta.comparison.saved_view import PREFIX, VIEW
+from arelu_meta.comparison.saved_view import VIEW
 from arelu_meta.comparison.worker import CellOutcome, Job
 from arelu_meta.errors import InputError
 from arelu_meta.store.connection import open_store
+from arelu_meta.store.saved_view import PREFIX
 from tests.comparison import tiny
 from tests.tiny_runs import MLFLOW_WARNINGS
 
