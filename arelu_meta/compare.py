@@ -23,14 +23,15 @@ from arelu_meta.console import catalog, command_line, output
 from arelu_meta.console.flags import FLAGS, validated
 from arelu_meta.console.tables import text_table
 from arelu_meta.errors import InputError, RunError
-from arelu_meta.kinds.execution import BatchExecution, seed_numbers
+from arelu_meta.kinds.execution import TrainingExecution, seed_numbers
 from arelu_meta.trust import trusting
 
 if TYPE_CHECKING:
     from arelu_meta.comparison.runner import Plan
 
 
-_SPEED = ("channels_last", "compile", "fused", "tf32", "cudnn_benchmark", "deterministic")  # of every cell
+# Settings of every cell.
+_PASSED_ON = ("channels_last", "compile", "fused", "tf32", "cudnn_benchmark", "deterministic", "log_layers")
 PRECISION = "training.precision"
 
 
@@ -55,8 +56,8 @@ def _compare(given: argparse.Namespace, words: Sequence[str]) -> None:
     root = str(Path(given.data_root).resolve()) if given.data_root else ""
     values = {"device": given.device, "data_root": root, "follow_links": given.follow_links}
     values |= {"skip_broken": given.skip_broken, "image_memory": given.image_memory, "keep": given.keep}
-    execution = validated(BatchExecution, values | {name: getattr(given, name) for name in _SPEED}, FLAGS)
-    _check_speed_flags(execution, cells)
+    execution = validated(TrainingExecution, values | {name: getattr(given, name) for name in _PASSED_ON}, FLAGS)
+    _check_flags(execution, cells)
     if given.device not in ("auto", "cpu") and given.on == "local":
         from arelu_meta.runtime.hardware import resolve_device
 
@@ -94,11 +95,11 @@ def _in_format(experiment: Experiment, precision: str) -> Experiment:
     return experiment.model_copy(update={"settings": {**experiment.settings, PRECISION: precision}})
 
 
-def _check_speed_flags(execution: BatchExecution, cells: Sequence[Cell]) -> None:
+def _check_flags(execution: TrainingExecution, cells: Sequence[Cell]) -> None:
     """Refuse a flag that runs of the experiment do not have, and would leave out in silence."""
     for kind in {cell.spec.kind: None for cell in cells}:
         has = kinds.entry(kind).execution_class.model_fields
-        for name in _SPEED:
+        for name in _PASSED_ON:
             if getattr(execution, name) and name not in has:
                 raise InputError(f"runs of kind {kind!r} have no `{name}`; leave it out")
 
@@ -128,8 +129,8 @@ def _parser() -> command_line.Parser:
     )
     parser.add_argument("--budget", type=float, default=1.0, help="share of the full training [1]")
     parser.add_argument("--device", default="auto", help="device of the cells [auto]")
-    for name in _SPEED:
-        text = (BatchExecution.model_fields[name].description or "").strip()
+    for name in _PASSED_ON:
+        text = (TrainingExecution.model_fields[name].description or "").strip()
         parser.add_argument(f"--{name.replace('_', '-')}", action="store_true", help=text)
     parser.add_argument("--precision", choices=("fp32", "bf16", "fp16"), help="number format of every cell's training")
     parser.add_argument("--data-root", default="", help="folder of the published data sets")

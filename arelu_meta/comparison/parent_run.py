@@ -167,9 +167,9 @@ class ParentRun:
 
     @hold_signals(is_server)
     def describe_experiment(self, tags: Mapping[str, str]) -> None:
-        """Set tags of the experiment, which its page is drawn from; a store that refuses them is none the worse."""
-        with suppress(MlflowException):
-            for key, value in tags.items():
+        """Set tags of the experiment, which its page is drawn from; one that the store refuses is left out."""
+        for key, value in tags.items():
+            with suppress(MlflowException):
                 self.client.set_experiment_tag(self.experiment_id, key, value)
 
 

@@ -130,13 +130,22 @@ class TrainingExecution(BatchExecution):
     together: bool = False
     """train the seeds as one stacked network: faster for small batches or on a GPU"""
     layer_statistics: bool = True
-    """log activation RMS, gradient norm and dead alpha of every layer after every epoch"""
+    """measure activation RMS, gradient norm and dead alpha of every layer after every epoch, for figures/layers.png"""
+    log_layers: bool = False
+    """log these statistics as MLflow metrics too, up to three for each layer"""
     keep_model: bool = True
     """store the trained network as an MLflow model"""
+
+    @property
+    def layers(self) -> Literal["", "drawn", "logged"]:
+        """What is done with statistics of layers, as `run_supervised` takes it."""
+        return "logged" if self.log_layers else "drawn" if self.layer_statistics else ""
 
     @model_validator(mode="after")
     def _consistent(self) -> "TrainingExecution":
         seed_numbers(self.seeds)  # for its errors
+        if self.log_layers and not self.layer_statistics:
+            raise InputError("`log_layers` logs what `layer_statistics` measures; drop one of them")
         if self.together and not self.seeds:
             raise InputError('`together` trains several seeds as one; name them, such as `seeds="0-4"`')
         for name in ("channels_last", "compile", "resume"):

@@ -24,6 +24,7 @@ from arelu_meta.kinds.session import load_split
 from arelu_meta.pictures.grad_cam import feature_maps_figure, find_layer, grad_cam, grad_cam_figure
 from arelu_meta.reading import parsing, read_json
 from arelu_meta.store.connection import attach_figure, get_run, read_artifact
+from arelu_meta.store.grid_images import attach_image
 from arelu_meta.store.models import StoredModel, open_model
 from arelu_meta.store.run_folder import RunFolder
 from arelu_meta.trust import registered_only
@@ -69,7 +70,7 @@ def look_into(
         trust: packages or modules whose code the settings of a run may name, as `package.module:function`.
 
     Returns:
-        The files, and the ids of the runs that have them as artifacts.
+        The files, and the ids of the runs that have them as artifacts; each also has its own row in the image grid.
 
     Raises:
         InputError: a run or layer is not there, or the runs were tested on different images.
@@ -85,6 +86,8 @@ def look_into(
         figure.savefig(out / file, dpi=150)
         for one in trained:
             attach_figure(one.run_id, figure, f"figures/{file}")
+    for one in trained:  # each its own: in the grid the runs stand side by side
+        attach_image(one.run_id, cam_of_runs([one], layer=layer, images=images), f"grad_cam/{layer}")
     return Drawn([out / file for file in figures], [one.run_id for one in trained])
 
 

@@ -3,13 +3,12 @@
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
-import torch
 from matplotlib.figure import Figure
-from torch import Tensor, nn
+from torch import Tensor
 
-from arelu_meta.activations.parameters import activation_modules, activation_values
+from arelu_meta.activations.parameters import activation_values
 from arelu_meta.analysis.speed import speed_metrics
 from arelu_meta.console import progress
 from arelu_meta.data.imageset import ImageSet
@@ -19,8 +18,8 @@ from arelu_meta.kinds.results import SupervisedResult
 from arelu_meta.kinds.sections import ImageShapeSection
 from arelu_meta.kinds.session import Session, inputs_of_run, open_session
 from arelu_meta.kinds.supervised_spec import SupervisedSpec
-from arelu_meta.pictures.figures import activation_curves, layer_curves, training_curve
-from arelu_meta.pictures.layer_statistics import layer_statistics
+from arelu_meta.pictures.figures import activation_curves, training_curve
+from arelu_meta.pictures.layer_statistics import LayerLog
 from arelu_meta.runtime import processes
 from arelu_meta.seeding import generator_states, global_stream, restore_generators
 from arelu_meta.store.tracker import Tracker
@@ -76,7 +75,7 @@ def run_supervised(
     shape: ImageShapeSection,
     crop_pct: float = 1.0,
     tags: Mapping[str, str] | None = None,
-    log_layers: bool = False,
+    layers: Literal["", "drawn", "logged"] = "",
     keep_model: bool = True,
     start_metrics: Mapping[str, float] | None = None,
     start_texts: Mapping[str, str] | None = None,
@@ -88,7 +87,8 @@ def run_supervised(
         spec, execution, bar: what the run is, how it is carried out, and how it shows its progress.
         prepared, name, tags: images, trainer and measure of the spec; name and tags of the MLflow run.
         shape, crop_pct: how the images were brought to their shape, as is stored with the network.
-        log_layers, keep_model: whether statistics of layers are logged after each epoch, and the network is stored.
+        layers: whether statistics of layers are measured after each epoch: `drawn` in a figure, or `logged` as well.
+        keep_model: whether the network is stored.
         start_metrics, start_texts: metrics and texts by path that are known before training.
         result_fields: further fields of the result.
 
@@ -96,7 +96,9 @@ def run_supervised(
         A result of the measure's class.
     """
     split, images = prepared.split, prepared.split.train
-    layers = LayerLog(prepared.trainer.network, images, prepared.measure.loss, enabled=log_layers)
+    log = LayerLog(
+        prepared.trainer.network, images, prepared.measure.loss, enabled=bool(layers), as_metrics=layers == "logged"
+    )
     with open_session(
         spec,
         execution,
@@ -108,10 +110,10 @@ def run_supervised(
     ) as session:
         for path, text in (start_texts or {}).items() if processes.rank() == 0 else ():
             session.tracker.log_text(text, path)
-        selection = _train(spec, prepared, session, layers, start_metrics or {})
+        selection = _train(spec, prepared, session, log, start_metrics or {})
         result = _test(spec, prepared, session, selection, result_fields)
         if processes.rank() == 0:
-            _record(result, prepared.measure, split.test, layers, session.tracker)
+            _record(result, prepared.measure, split.test, log, session.tracker)
         if processes.rank() == 0 and keep_model:
             inputs = inputs_of_run(split.test, shape, spec.data, crop_pct)
             session.tracker.log_network(result.network, split.test, inputs)
@@ -133,7 +135,7 @@ def _train(
     spec: SupervisedSpec,
     prepared: Prepared,
     session: Session,
-    layers: "LayerLog",
+    layers: LayerLog,
     start_metrics: Mapping[str, float],
 ) -> Selection:
     """Train all epochs, scoring after each; stop early after `patience` epochs without a better score."""
@@ -221,7 +223,7 @@ def _test(
     )
 
 
-def _record(result: SupervisedResult, measure: Measure, test: ImageSet, layers: "LayerLog", tracker: Tracker) -> None:
+def _record(result: SupervisedResult, measure: Measure, test: ImageSet, layers: LayerLog, tracker: Tracker) -> None:
     """Store the metrics of the test, the figures and the tables."""
     spec = result.spec
     values = {f"{spec.evaluation.final}/{name}": value for name, value in result.final_metrics().items()}
@@ -236,64 +238,18 @@ def _record(result: SupervisedResult, measure: Measure, test: ImageSet, layers: 
         values |= speed_metrics(f"{monitored}/{measure.name}", curve, "epochs")
     tracker.log_metrics(values, spec.training.epochs)
     title = f"{spec.network.activation} in {spec.network.backbone} on {result.goal}"
-    figures: dict[str, Figure | None] = {
+    compared: dict[str, Figure | None] = {  # side by side with those of other runs
         "figures/activation_curves.png": activation_curves(result.network, title=f"learned activations: {title}"),
-        "figures/layers.png": layers.figure(title=f"layers over training: {title}"),
         **result.figures(test, title=title),
     }
-    if result.curves:
-        figures["figures/training_curve.png"] = training_curve(
-            result.curves, title=title, ylabel=measure.label, xlabel="epoch"
-        )
-    for path, figure in figures.items():
+    for path, figure in compared.items():
         if figure is not None:
-            tracker.log_figure(figure, path)
+            tracker.log_figure(figure, path, spec.training.epochs)
+    measured = layers.figure(title=f"layers over training: {title}")
+    if measured is not None:
+        tracker.log_figure(measured, "figures/layers.png")
+    if result.curves:
+        figure = training_curve(result.curves, title=title, ylabel=measure.label, xlabel="epoch")
+        tracker.log_figure(figure, "figures/training_curve.png")
     for path, text in result.texts().items():
         tracker.log_text(text, path)
-
-
-class LayerLog:
-    """Activation RMS, gradient norm, dead alpha and learned scalars of every activation layer, epoch by epoch.
-
-    Measured in training mode on probe images that stay the same: a fiftieth of the training images, 2 to 32 of them,
-    evenly spread and not augmented, so that it costs at most that share of an epoch. With `enabled` false, or without
-    activations, it does nothing. `courses` maps quantity and layer to (epoch, value), for checkpoint and figure.
-    """
-
-    def __init__(self, network: nn.Module, images: ImageSet, loss: Loss, *, enabled: bool = True) -> None:
-        self.network, self.loss = network, loss
-        self.enabled = enabled and bool(activation_modules(network))
-        count = min(len(images), max(2, min(32, len(images) // 50)))
-        numbers = torch.arange(count, device=images.device) * (len(images) // count)
-        self.x = images.pixels(numbers)
-        self.y = images.labels[numbers] if images.masks is None else images.masks[numbers].float()
-        self.courses: dict[str, dict[str, list[tuple[int, float]]]] = {}
-
-    def measure(self, epoch: int) -> dict[str, float]:
-        """Measure, and give the metrics of the epoch: `layers/NAME/rms`, `.../gradient`, `.../dead_alpha`."""
-        if not self.enabled:
-            return {}
-        mode = self.network.training
-        self.network.train()
-        statistics = layer_statistics(self.network, self.x, self.y, loss=self.loss, activations_only=True)
-        self.network.train(mode)
-        metrics: dict[str, float] = {}
-        for layer, measured in statistics.items():
-            values = {"rms": measured.rms, "gradient": measured.output_gradient}
-            if measured.dead_alpha is not None:
-                values["dead_alpha"] = measured.dead_alpha
-            metrics |= {f"layers/{layer}/{quantity}": value for quantity, value in values.items()}
-            parameters = self.network.get_submodule(layer).named_parameters()
-            scalars = {name: value.item() for name, value in parameters if value.numel() == 1}
-            for quantity, value in (values | scalars).items():
-                self.courses.setdefault(quantity, {}).setdefault(layer, []).append((epoch, value))
-        return metrics
-
-    def figure(self, *, title: str) -> Figure | None:
-        """Draw what was measured, learned scalars first; None when nothing was."""
-        courses = dict(self.courses)
-        if not any(value for points in courses.get("dead_alpha", {}).values() for _, value in points):
-            courses.pop("dead_alpha", None)  # none ever was: the panel would be empty
-        order = sorted(courses, key=lambda quantity: quantity in ("rms", "gradient", "dead_alpha"))
-        drawn = {quantity: courses[quantity] for quantity in order}
-        return layer_curves(drawn, title=title, n=len(self.x)) if drawn else None

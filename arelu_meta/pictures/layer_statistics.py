@@ -14,10 +14,13 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+from matplotlib.figure import Figure
 from torch import Tensor, nn
 
 from arelu_meta.activations.arelu import SlopeParameters, bounded_alpha
 from arelu_meta.activations.parameters import activation_modules, is_activation
+from arelu_meta.data.imageset import ImageSet
+from arelu_meta.pictures.figures import layer_curves
 from arelu_meta.seeding import forked_generators
 
 
@@ -85,6 +88,62 @@ def layer_statistics(
         )
         for name, tensors in outputs.items()
     }
+
+
+class LayerLog:
+    """Activation RMS, gradient norm, dead alpha and learned scalars of every activation layer, epoch by epoch.
+
+    Measured in training mode on probe images that stay the same: a fiftieth of the training images, 2 to 32 of them,
+    evenly spread and not augmented, so that it costs at most that share of an epoch. With `enabled` false, or without
+    activations, it does nothing. `courses` maps quantity and layer to (epoch, value), for checkpoint and figure; with
+    `as_metrics` false that is all.
+    """
+
+    def __init__(
+        self,
+        network: nn.Module,
+        images: ImageSet,
+        loss: Callable[[Tensor, Tensor], Tensor],
+        *,
+        enabled: bool = True,
+        as_metrics: bool = True,
+    ) -> None:
+        self.network, self.loss, self.as_metrics = network, loss, as_metrics
+        self.enabled = enabled and bool(activation_modules(network))
+        count = min(len(images), max(2, min(32, len(images) // 50)))
+        numbers = torch.arange(count, device=images.device) * (len(images) // count)
+        self.x = images.pixels(numbers)
+        self.y = images.labels[numbers] if images.masks is None else images.masks[numbers].float()
+        self.courses: dict[str, dict[str, list[tuple[int, float]]]] = {}
+
+    def measure(self, epoch: int) -> dict[str, float]:
+        """Measure, and give the metrics of the epoch if asked: `layers/NAME/rms`, `.../gradient`, `.../dead_alpha`."""
+        if not self.enabled:
+            return {}
+        mode = self.network.training
+        self.network.train()
+        statistics = layer_statistics(self.network, self.x, self.y, loss=self.loss, activations_only=True)
+        self.network.train(mode)
+        metrics: dict[str, float] = {}
+        for layer, measured in statistics.items():
+            values = {"rms": measured.rms, "gradient": measured.output_gradient}
+            if measured.dead_alpha is not None:
+                values["dead_alpha"] = measured.dead_alpha
+            metrics |= {f"layers/{layer}/{quantity}": value for quantity, value in values.items()}
+            parameters = self.network.get_submodule(layer).named_parameters()
+            scalars = {name: value.item() for name, value in parameters if value.numel() == 1}
+            for quantity, value in (values | scalars).items():
+                self.courses.setdefault(quantity, {}).setdefault(layer, []).append((epoch, value))
+        return metrics if self.as_metrics else {}
+
+    def figure(self, *, title: str) -> Figure | None:
+        """Draw what was measured, learned scalars first; None when nothing was."""
+        courses = dict(self.courses)
+        if not any(value for points in courses.get("dead_alpha", {}).values() for _, value in points):
+            courses.pop("dead_alpha", None)  # none ever was: the panel would be empty
+        order = sorted(courses, key=lambda quantity: quantity in ("rms", "gradient", "dead_alpha"))
+        drawn = {quantity: courses[quantity] for quantity in order}
+        return layer_curves(drawn, title=title, n=len(self.x)) if drawn else None
 
 
 def dead_alpha_share(network: nn.Module) -> float | None:

@@ -77,10 +77,11 @@ def _table_lines(table: ReportTable) -> list[str]:
     return [header, rule, *body]
 
 
-def markdown_note(report: Report, command: str = "", *, most: int = MOST_NOTE) -> str:
+def markdown_note(report: Report, command: str = "", *, run_id: str = "", most: int = MOST_NOTE) -> str:
     """What a report comes to, for the description of a run or an experiment: verdict, evidence, main tables, notes.
 
-    Where that is longer than MLflow takes, notes are left out, then tables, from the last on.
+    Where that is longer than MLflow takes, notes are left out, then tables, from the last on. `run_id` is the run that
+    has the report among its artifacts: its figure of the arms is shown, as no chart of the UI has intervals.
     """
     escape = escape_markdown
     lines = [f"> **{escape(report.banner)}**", ""] if report.banner else []
@@ -90,6 +91,12 @@ def markdown_note(report: Report, command: str = "", *, most: int = MOST_NOTE) -
         lines += [escape(verdict.evidence), ""] if verdict.evidence else []
         title = ""
     lines += [f"*{escape(report.question)}*", ""] if report.question else []
+    names = (
+        ["arms"] if len(report.analysis.primary) == 1 else [f"arms-{one + 1}" for one in range(len(report.verdicts))]
+    )
+    shown = names if run_id and report.analysis.primary else []
+    address = "![arms, each with its interval](get-artifact?path=report/figures/{}.svg&run_uuid={})"
+    lines += [line for name in shown for line in (address.format(name, run_id), "")]
     parts = [
         [f"{escape(table.title)}:", "", *_table_lines(table), ""]
         for table in report.main_tables[: len(report.verdicts)]

@@ -221,11 +221,18 @@ def read_artifact(run_id: str, path: str) -> str:
 
 def attach_figure(run_id: str, figure: "Figure", path: str) -> None:
     """Add a figure to the artifacts of a stored run."""
-    try:
+    with attaching(run_id, path):
         MlflowClient(store_uri()).log_figure(run_id, figure, path)
+
+
+@contextmanager
+def attaching(run_id: str, what: str) -> Iterator[None]:
+    """Say in one line what could not be added to a stored run."""
+    try:
+        yield
     except MlflowException as error:
         uri = without_password(store_uri())
-        raise InputError(f"cannot add {path} to run {run_id!r} in {uri}: {first_line(error)}") from error
+        raise InputError(f"cannot add {what} to run {run_id!r} in {uri}: {first_line(error)}") from error
 
 
 @contextmanager

@@ -22,9 +22,9 @@ class Began(TypedDict):
 
 
 class Values(TypedDict):
-    """Parameters or tags."""
+    """Parameters or tags, of the run or of its experiment."""
 
-    kind: Literal["params", "tags"]
+    kind: Literal["params", "tags", "experiment_tags"]
     values: Texts
 
 

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 from mlflow import MlflowClient
 from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param, RunStatus, RunTag
+from mlflow.exceptions import MlflowException
 from mlflow.utils.mlflow_tags import MLFLOW_DATASET_CONTEXT, MLFLOW_PARENT_RUN_ID
 
 from arelu_meta.console.progress import say
@@ -48,6 +49,8 @@ def send_entry(client: MlflowClient, experiment_id: str, journal: Journal, *, ag
         client.log_batch(run_id, params=[Param(name, value) for name, value in entry["values"].items()])
     elif kind == "tags":
         client.log_batch(run_id, tags=[RunTag(name, value) for name, value in entry["values"].items()])
+    elif kind == "experiment_tags":
+        _describe_experiment(client, experiment_id, entry)
     elif kind == "metrics":
         points = [Metric(*point) for point in entry["points"]]
         for start in range(0, len(points), BATCH):
@@ -92,6 +95,16 @@ def _resume(client: MlflowClient, journal: Journal, entry: Entry) -> None:
     for name in (DIVERGED, ENDED_BY):  # it may end otherwise now
         if name in before:
             client.delete_tag(journal.run_id, name)
+
+
+def _describe_experiment(client: MlflowClient, experiment_id: str, entry: Entry) -> None:
+    """Set tags of the experiment; one that the store refuses is left out: no run depends on it."""
+    for name, value in entry["values"].items():
+        try:
+            client.set_experiment_tag(experiment_id, name, value)
+        except MlflowException as error:
+            if error.get_http_status_code() >= 500:  # it is away, and is asked again
+                raise
 
 
 def _make_child(client: MlflowClient, run_id: str, entry: Entry) -> None:

@@ -4,7 +4,7 @@ import json
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -19,6 +19,7 @@ from arelu_meta.data.splits import Split
 from arelu_meta.store import models
 from arelu_meta.store.connection import is_server, store_uri
 from arelu_meta.store.graphs import KeptGraph
+from arelu_meta.store.grid_images import FOLDER, TAG, grid_images
 from arelu_meta.store.journal import Journal
 from arelu_meta.store.sending import FLUSH, Sender
 
@@ -53,6 +54,11 @@ class Tracker:
         return self._journal.run_id or self._journal.id
 
     @property
+    def journal_id(self) -> str:
+        """The id of the journal, which is there before the store has the run."""
+        return self._journal.id
+
+    @property
     def position(self) -> dict[str, Any]:
         """What a checkpoint has to know to go on with this record."""
         return {"run_id": self._journal.run_id, "journal": self._journal.id, "journal_entries": self._journal.count}
@@ -79,6 +85,10 @@ class Tracker:
         """Set tags."""
         self._write("tags", values={name: str(value) for name, value in values.items()})
 
+    def set_experiment_tags(self, values: Mapping[str, str]) -> None:
+        """Set tags of the experiment, such as a saved view; where the store refuses them, the run does without."""
+        self._write("experiment_tags", values=dict(values))
+
     def log_child(self, name: str, *, metrics: Mapping[str, float], tags: Mapping[str, str]) -> None:
         """Store a finished run below this one, unless it is there already: a resumed run records again."""
         self._write("child", name=name, metrics=dict(metrics), tags=resolve_tags(dict(tags)))
@@ -103,10 +113,15 @@ class Tracker:
         with self._artifact("split.json") as path:
             split.write(path)
 
-    def log_figure(self, figure: "Figure", path: str) -> None:
-        """Store a figure as an artifact."""
+    def log_figure(self, figure: "Figure", path: str, step: int | None = None) -> None:
+        """Store a figure as an artifact; with a step also for the image grid of the UI, named like its file."""
         with self._artifact(path) as file:
             figure.savefig(file)
+        if step is not None:
+            for name, image in grid_images(figure, PurePosixPath(path).stem, step):
+                with self._artifact(f"{FOLDER}/{name}") as file:
+                    image.save(file)
+            self.set_tags(TAG)
 
     def log_dict(self, content: dict[str, Any], path: str) -> None:
         """Store plain values as a JSON artifact."""
@@ -187,7 +202,7 @@ class Tracker:
 class NoTracker(Tracker):
     """Logs nothing: for all processes of a distributed run but the first."""
 
-    run_id = ""
+    run_id = journal_id = ""  # type: ignore[assignment]
     position: Mapping[str, Any] = {}  # type: ignore[assignment]
 
     def __init__(self) -> None:
@@ -196,5 +211,5 @@ class NoTracker(Tracker):
     def _ignore(self, *_args: Any, **_kwargs: Any) -> None:
         """Do nothing."""
 
-    log_metrics = flush = set_tags = log_child = log_params = end = _ignore
+    log_metrics = flush = set_tags = set_experiment_tags = log_child = log_params = end = _ignore
     log_dataset = log_split = log_figure = log_dict = log_text = log_network = log_few_shot_model = _ignore

@@ -187,3 +187,24 @@ def test_half_of_true_differences_are_found_where_power_says_so():
         table = pd.DataFrame({"arm": np.repeat(["a", "b"], 8), "seed": np.tile(range(8), 2), "acc": drawn.ravel()})
         found += answer_of(analyse(findings_of_table(table, fields))) is Answer.DIFFERENT
     assert 75 < found < 125  # 100 +- 3.5 standard deviations of 7.1
+
+
+@pytest.mark.slow
+def test_intervals_hold_the_truth_and_equivalence_is_claimed_wrongly_as_rarely_as_said():
+    """Arms 1, 2 and 3 above the baseline: all three intervals hold in 95 % of the sweeps. P(X < 365 of 400) < 0.001.
+
+    A margin of 1, which the first arm lies at: it is called equivalent in at most 5 %.
+    """
+    random, held, equivalent = np.random.default_rng(2), 0, 0
+    truth = np.arange(4)[:, None]
+    names = {"arm": np.repeat(["a", "b", "c", "d"], 6), "seed": np.tile(range(6), 4)}
+    fields = find_fields(["arm", "seed", "acc"], arm="arm", metric="acc")
+    for _ in range(400):
+        drawn = truth + random.normal(0, 2, (1, 6)) + random.normal(0, 0.3, (4, 6))
+        findings = findings_of_table(pd.DataFrame({**names, "acc": drawn.ravel()}), fields, baseline="a", margin=1.0)
+        tests = [analyse(findings).primary[0].arm(name).test for name in "bcd"]
+        held += all(test.interval.low <= size <= test.interval.high for size, test in enumerate(tests, start=1))
+        equivalent += tests[0].p_equivalence < 0.05
+    assert stats.binom.cdf(364, 400, 0.95) < 0.001
+    assert held >= 365
+    assert equivalent <= 32

@@ -9,6 +9,7 @@ from arelu_meta.comparison.collect import is_share, results
 from arelu_meta.comparison.experiment import Experiment
 from arelu_meta.comparison.runner import run_comparison
 from arelu_meta.kinds import run
+from arelu_meta.kinds.execution import TrainingExecution
 from arelu_meta.kinds.sections import Spec
 from arelu_meta.store.tracker import Tracker
 from tests.comparison import tiny
@@ -90,7 +91,7 @@ def test_metrics_of_single_layers_stay_out_of_the_table():
         settings={"data.dataset": DIGITS, "training.epochs": 3, "training.batch_size": 32, "training.lr": 0.3},
         grid={"network.activation": ("relu",)},
     )
-    done = run_comparison(experiment, workers=tiny.InProcess())
+    done = run_comparison(experiment, workers=tiny.InProcess(), execution=TrainingExecution(log_layers=True))
     assert done.missing == ()
     (run,) = done.parent.ended_cells()
     assert any(name.startswith("layers/") for name in run.data.metrics)

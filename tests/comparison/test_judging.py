@@ -5,6 +5,7 @@ import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import mlflow
 import numpy as np
@@ -19,10 +20,11 @@ from arelu_meta.comparison.cells import expand
 from arelu_meta.comparison.experiment import read_experiment
 from arelu_meta.comparison.overview import Overview
 from arelu_meta.comparison.runner import Plan, run_plan
-from arelu_meta.comparison.saved_view import PREFIX, VIEW
+from arelu_meta.comparison.saved_view import VIEW
 from arelu_meta.comparison.worker import CellOutcome, Job
 from arelu_meta.errors import InputError
 from arelu_meta.store.connection import open_store
+from arelu_meta.store.saved_view import PREFIX
 from tests.comparison import tiny
 from tests.tiny_runs import MLFLOW_WARNINGS
 
@@ -169,6 +171,36 @@ def test_a_study_of_optuna(address: str):
     assert found.report.verdicts[0].sentences.startswith("adam is detectably worse than sgd on value: +0.51")
     assert found.report.missing == ("optimizer = adam: no finished run of seed 3",)
     assert "Runs without value are left out: 1." in found.report.notes
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # of Optuna, on what is experimental
+def test_a_study_that_optuna_itself_logged(address: str):
+    """A grid of arm and seed has the p of a paired t test. Optuna is no dependency: pip install optuna-integration."""
+    optuna = pytest.importorskip("optuna")
+    callbacks = pytest.importorskip("optuna_integration.mlflow")
+    noise = {
+        ("sgd", 0): 0.02,
+        ("sgd", 1): 0.05,
+        ("sgd", 2): 0.01,
+        ("adam", 0): 0.3,
+        ("adam", 1): 0.36,
+        ("adam", 2): 0.27,
+    }
+    grid = {"optimizer": ["sgd", "adam"], "seed": [0, 1, 2]}
+
+    def objective(trial: Any) -> float:
+        optimizer, seed = trial.suggest_categorical("optimizer", grid["optimizer"]), trial.suggest_int("seed", 0, 2)
+        return noise[optimizer, seed]
+
+    study = optuna.create_study(study_name="real study", sampler=optuna.samplers.GridSampler(grid))
+    logged = callbacks.MLflowCallback(tracking_uri=address, metric_name="loss")
+    study.optimize(objective, n_trials=6, callbacks=[logged])
+    found = arelu_meta.judge("real study", arm="param:optimizer", metric="loss", baseline="sgd")
+    values = [[noise[name, seed] for seed in range(3)] for name in ("adam", "sgd")]
+    test = found.report.analysis.primary[0].arm("adam").test
+    assert test.p == pytest.approx(stats.ttest_rel(*values).pvalue)
+    assert found.report.verdicts[0].sentences.startswith("adam is detectably worse than sgd on loss")
 
 
 def test_a_file_and_a_data_frame_give_the_same():

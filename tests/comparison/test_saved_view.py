@@ -1,37 +1,48 @@
-"""The view that a comparison opens with, decoded as the UI decodes it."""
+"""The view that a comparison opens with: what is in it. How it is written is tested in tests/store."""
 
-import base64
-import json
-import zlib
+import pytest
 
-from arelu_meta.comparison.saved_view import MOST, PREFIX, VIEW, experiment_tags, view_state
+from arelu_meta.comparison.saved_view import PICTURES, VIEW, comparison_view, experiment_tags
+from arelu_meta.store.saved_view import MOST, PREFIX
 from tests.reporting.sweeps import sweep
-
-
-def decoded(text: str) -> dict:
-    """As the UI does: JSON, in it `deflate;` and base64 of a zlib stream, in that JSON again."""
-    header, _, packed = json.loads(text)["state"].partition(";")
-    assert header == "deflate"
-    return json.loads(zlib.decompress(base64.b64decode(packed)))
+from tests.store.test_saved_view import decoded
 
 
 def test_the_view_groups_by_arm_and_draws_what_there_is():
     findings = sweep({"relu": 66.0, "arelu": 80.0}, seeds=[0, 1], lrs=[0.1, 0.01], steps=3)
-    tags = experiment_tags(findings, "0123", 1_700_000_000_000)
+    tags = experiment_tags(findings, "0123")
     assert tags["mlflow.experiment.primaryMetric.name"] == "test/accuracy"
     assert tags["mlflow.experiment.primaryMetric.greaterIsBetter"] == "True"
+    assert tags["mlflow.experimentKind"] == "custom_model_development"
     state = decoded(tags[PREFIX + VIEW])
-    assert state == view_state(findings, "0123")
+    assert state == comparison_view(findings, "0123").state()
     assert [(key["mode"], key["groupByData"]) for key in state["groupBy"]["groupByKeys"]] == [
         *(("param", "activation"), ("param", "lr"))
     ]
     assert state["searchFilter"] == "tags.`mlflow.parentRunId` = '0123'"
     assert [chart["type"] for chart in state["compareRunCharts"]] == ["BAR", "LINE", "SCATTER"]
     assert state["compareRunCharts"][2]["xaxis"] == {"key": "lr", "type": "PARAM"}
-    assert {chart["metricSectionId"] for chart in state["compareRunCharts"]} == {state["compareRunSections"][0]["uuid"]}
-    assert len({chart["uuid"] for chart in state["compareRunCharts"]}) == 3
+
+
+@pytest.mark.parametrize(("higher", "ascending"), [(True, False), (False, True)])
+def test_the_best_stands_first(higher: bool, ascending: bool):
+    findings = sweep({"relu": 66.0, "arelu": 80.0}, seeds=[0, 1], higher_is_better=higher)
+    assert comparison_view(findings, "0123").state()["orderByAsc"] == ascending
+
+
+def test_pictures_have_a_view_of_their_own_with_a_card_for_each():
+    findings = sweep({"relu": 66.0, "arelu": 80.0}, seeds=[0, 1])
+    assert PREFIX + PICTURES not in experiment_tags(findings, "0123")
+    tags = experiment_tags(findings, "0123", {"overlays": 3, "activation_curves": 3})
+    state, first = decoded(tags[PREFIX + PICTURES]), decoded(tags[PREFIX + VIEW])
+    assert [(card["type"], card["imageKeys"], card["step"]) for card in state["compareRunCharts"]] == [
+        ("IMAGE", ["activation_curves"], 3),
+        ("IMAGE", ["overlays"], 3),
+    ]
+    assert (state["useGroupedValuesInCharts"], first["useGroupedValuesInCharts"]) == (False, True)
+    assert state["groupBy"] == first["groupBy"]
 
 
 def test_a_view_that_is_too_long_is_left_out():
     findings = sweep({"relu": 66.0, "arelu": 80.0}, seeds=[0, 1], metric="test/accuracy", name="n" * (MOST + 1))
-    assert PREFIX + VIEW not in experiment_tags(findings, "0123", 0)
+    assert PREFIX + VIEW not in experiment_tags(findings, "0123")

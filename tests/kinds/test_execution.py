@@ -37,6 +37,7 @@ def test_a_seed_named_twice():
         ({"together": True, "seeds": "0-1", "compile": True}, "does not go with `compile`"),
         ({"together": True, "seeds": "0-1", "resume": True}, "does not go with `resume`"),
         ({"seeds": "x"}, "are not numbers"),
+        ({"log_layers": True, "layer_statistics": False}, "drop one of them"),
     ],
 )
 def test_settings_that_do_not_go_together(flags: dict[str, object], message: str):

@@ -40,6 +40,12 @@ def test_pictures_of_two_runs_side_by_side(store_uri, tmp_path, capsys):
         assert (tmp_path / "out" / file).stat().st_size > 5_000
         for one in (relu, arelu):
             assert f"figures/{file}" in artifacts(store_uri, one.run_id)
+    for one in (relu, arelu):
+        in_grid = [file for file in artifacts(store_uri, one.run_id) if file.startswith("images/")]
+        assert {file.partition("+timestamp")[0] for file in in_grid} == {
+            "images/grad_cam~block1+step+0",
+            *(f"images/{name}+step+1" for name in ("activation_curves", "confusion")),
+        }
 
 
 @pytest.mark.usefixtures("store")

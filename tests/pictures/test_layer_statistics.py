@@ -5,10 +5,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from arelu_meta import activations
+from arelu_meta import activations, backbones
 from arelu_meta.activations.parameters import activation_modules
-from arelu_meta.pictures.layer_statistics import dead_alpha_share, layer_statistics
+from arelu_meta.data.imageset import ImageSet
+from arelu_meta.pictures.layer_statistics import LayerLog, dead_alpha_share, layer_statistics
 from tests.pictures.small_networks import fill, images, net
+from tests.tiny_images import digits, discs
 
 
 class TestLayerStatistics:
@@ -96,3 +98,74 @@ class TestLayerStatistics:
 
 def total(logits: Tensor, _: Tensor) -> Tensor:
     return logits.sum()
+
+
+def network(activation: str = "arelu") -> nn.Module:
+    torch.manual_seed(0)
+    factory = activations.factory(activation)
+    return backbones.build("mnist_conv", activation=factory, channels=1, image_size=(28, 28), classes=10)
+
+
+@pytest.mark.parametrize(("count", "probes"), [(1, 1), (60, 2), (200, 4), (5000, 32)])
+def test_a_fiftieth_of_the_images_probes(count: int, probes: int):
+    """Evenly spread: numbers 0, 50, 100, 150 of 200."""
+    pixels = (torch.arange(count) % 251).to(torch.uint8).view(-1, 1, 1, 1).expand(-1, 1, 28, 28)
+    images = ImageSet("ramp", pixels, torch.arange(count) % 10, tuple("abcdefghij"))
+    log = LayerLog(network(), images, F.cross_entropy)
+    assert len(log.x) == len(log.y) == probes
+    if count == 200:
+        assert (log.x[:, 0, 0, 0] * 255).round().tolist() == [0, 50, 100, 150]
+
+
+def test_values_are_those_of_layer_statistics_in_training_mode():
+    net, images = network(), digits()
+    log = LayerLog(net, images, F.cross_entropy)
+    net.eval()
+    found = log.measure(3)
+    assert not net.training
+    wanted = layer_statistics(net.train(), log.x, log.y)
+    assert found == {
+        f"layers/block{number}.2/{quantity}": pytest.approx(getattr(wanted[f"block{number}.2"], field))
+        for number in (1, 2, 3)
+        for quantity, field in (("rms", "rms"), ("gradient", "output_gradient"), ("dead_alpha", "dead_alpha"))
+    }
+    assert log.courses["alpha"] == {f"block{n}.2": [(3, pytest.approx(0.9))] for n in (1, 2, 3)}
+    assert log.courses["beta"]["block2.2"] == [(3, 2.0)]
+
+
+def test_segmentation_probes_with_masks():
+    images = discs()
+    log = LayerLog(nn.Sequential(nn.Conv2d(1, 1, 1), activations.build("prelu")), images, lambda x, y: (x * y).sum())
+    assert torch.equal(log.y, images.masks[[0, 12]].float())
+    assert set(log.measure(1)) == {"layers/1/rms", "layers/1/gradient"}
+    assert log.courses["weight"] == {"1": [(1, 0.25)]}
+
+
+def test_figure_and_state():
+    log = LayerLog(network(), digits(), F.cross_entropy)
+    assert log.figure(title="nothing yet") is None
+    log.measure(0)
+    again = LayerLog(network(), digits(), F.cross_entropy)
+    again.courses = log.courses
+    again.measure(1)
+    panels = [axes.get_ylabel() for axes in again.figure(title="x").axes if axes.get_visible()]
+    assert panels == ["alpha, as learned", "beta, as learned", "activation RMS", "gradient norm of the output"]
+    assert [epoch for epoch, _ in again.courses["rms"]["block1.2"]] == [0, 1]
+    nn.init.constant_(again.network.block1[2].alpha, 1.5)
+    again.measure(2)
+    assert again.figure(title="x").axes[4].get_ylabel() == "share of dead alpha"
+
+
+@pytest.mark.parametrize("activation", ["arelu", None])
+def test_switched_off_or_without_activations(activation: str | None):
+    net = network(activation) if activation else nn.Sequential(nn.Flatten(), nn.Linear(784, 10))
+    log = LayerLog(net, digits(), F.cross_entropy, enabled=activation is None)
+    assert log.measure(0) == {}
+    assert log.figure(title="") is None
+
+
+def test_what_is_no_metric_is_drawn_all_the_same():
+    log = LayerLog(network(), digits(), F.cross_entropy, as_metrics=False)
+    assert log.measure(0) == {}
+    assert set(log.courses) == {"alpha", "beta", "rms", "gradient", "dead_alpha"}
+    assert log.figure(title="x") is not None

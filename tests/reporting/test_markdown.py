@@ -1,3 +1,4 @@
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -6,6 +7,7 @@ import pytest
 
 from arelu_meta.reporting.content import make_report
 from arelu_meta.reporting.markdown import escape_markdown, latex_tables, markdown_note, markdown_report
+from arelu_meta.reporting.report import write_report
 from arelu_meta.reporting.table import ReportTable, TableCell, TableColumn
 from tests.reporting.sweeps import sweep
 
@@ -85,3 +87,13 @@ def test_a_note_has_verdict_and_tables_and_fits():
     assert "| arelu |" not in short
     assert report.verdicts[0].sentences.partition(",")[0] in short
     assert len(markdown_note(report, "python", most=50)) == 50
+
+
+@pytest.mark.parametrize("swept", [{}, {"lrs": [0.1, 0.01]}])
+def test_a_note_shows_the_figures_that_the_report_has(swept: dict, tmp_path: Path):
+    report = make_report(sweep(**swept))
+    assert "get-artifact" not in markdown_note(report)
+    named = re.findall(r"\(get-artifact\?path=report/(\S+)&run_uuid=0123\)", markdown_note(report, run_id="0123"))
+    written = {path.relative_to(tmp_path).as_posix() for path in write_report(report, tmp_path)}
+    assert named
+    assert set(named) == {name for name in written if name.startswith("figures/arms")}

@@ -5,7 +5,6 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import torch
 
 from arelu_meta.analysis.estimates import (
     Estimate,
@@ -20,9 +19,6 @@ from arelu_meta.data import is_path
 from arelu_meta.kinds.adapt.choosing import STRENGTH_NAMES, Choice, best_of
 from arelu_meta.kinds.adapt.spec import AdaptSpec
 from arelu_meta.kinds.results import HELD_OUT, UNVERIFIED, Result, block, where_to_look
-from arelu_meta.metrics import confusion_matrix
-from arelu_meta.pictures.figures import confusion_figure
-from arelu_meta.store.tracker import Tracker
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +51,8 @@ class AdaptResult(Result):
     """A classifier made of a pretrained network and a head, chosen inside the images that it was fitted to.
 
     `choice` is what the network of the result is made of: that of the first draw. `computed` tells of how many images
-    features were computed, of how many in all; the others came from the cache.
+    features were computed, of how many in all; the others came from the cache. `view` is the saved view of the
+    MLflow UI that shows draws and methods side by side, where there is one.
     """
 
     spec: AdaptSpec
@@ -67,6 +64,7 @@ class AdaptResult(Result):
     feature_count: int
     computed: tuple[int, int]
     seconds: float
+    view: str = ""
 
     @property
     def final(self) -> str:
@@ -76,7 +74,7 @@ class AdaptResult(Result):
     @cached_property
     def test(self) -> Estimate:
         """Accuracy of what was chosen, with its 95 % interval: over draws, or Wilson's over images of the one draw."""
-        return self._estimate()
+        return self.estimate()
 
     @property
     def headline(self) -> str:
@@ -108,33 +106,6 @@ class AdaptResult(Result):
         others = [name for name in arms if name != baseline and len(self.draws) > 1]
         return {name: paired_difference(series[name], series[baseline]) for name in others}
 
-    def record(self, tracker: Tracker) -> None:
-        """Store metrics over all draws, tables and the confusion matrix; several draws also as runs below this one."""
-        arms, last = self.spec.methods.arms, len(self.draws)
-        for step, draw in enumerate(self.draws):
-            values = {f"{self.final}/accuracy_{name}": draw.accuracy(name) for name in arms}
-            values |= {f"validation/accuracy_{name}": draw.choices[name].accuracy for name in arms}
-            values[f"{self.final}/accuracy"] = draw.accuracy()
-            tracker.log_metrics(values, step)
-            if last > 1:
-                tags = {"draw": str(step), "method": draw.best.method, "strength": str(draw.best.strength)}
-                tracker.log_child(f"draw {step}", metrics=values, tags=tags)
-        mean: dict[str, float] = {f"{self.final}/accuracy_{name}": self._estimate(name).mean for name in arms}
-        for name, (moved, stored) in self.footprints().items():
-            mean |= {f"parameters_moved_{name}": moved, f"bytes_stored_{name}": stored}
-        test = self.test
-        mean |= {f"{self.final}/accuracy": test.mean, f"{self.final}/n": test.n}
-        mean |= {f"{self.final}/accuracy_ci95_low": test.low, f"{self.final}/accuracy_ci95_high": test.high}
-        mean["validation/selected_accuracy"] = self.choice.accuracy
-        tracker.log_metrics(mean, last)
-        tracker.set_tags({"method": self.choice.method, "strength": str(self.choice.strength)})
-        tracker.log_text(self._csv(), "draws.csv")
-        tracker.log_text(self.markdown(), "report.md")
-        labels, answers = torch.from_numpy(self.draws[0].labels), torch.from_numpy(self.draws[0].selected)
-        counts = confusion_matrix(labels, answers, len(self.class_names)).numpy()
-        title = f"{self.choice.method} on {self.spec.network.model}, {self.headline}"
-        tracker.log_figure(confusion_figure(counts, self.class_names, title=title), "figures/confusion.png")
-
     def footprints(self) -> dict[str, tuple[int, int]]:
         """Of every method parameters of the network that moved, and bytes to store besides it, in the first draw."""
         return self.draws[0].footprints
@@ -164,7 +135,7 @@ class AdaptResult(Result):
             ("features", f"{self.feature_count} of each image; {computed} computed, {total - computed} from the cache")
         )
         rows.append(("time", f"{self.seconds:.1f} s"))
-        rows += where_to_look(self.run_id, self.experiment_id, self.tracking_uri)
+        rows += where_to_look(self.run_id, self.experiment_id, self.tracking_uri, self.view)
         rows.append(("use it", f"python -m arelu_meta.predict {self.run_id} IMAGES..."))
         tables = [text_table(header, lines) for header, lines in self.tables()]
         return "\n\n".join([block(self.title, rows), *tables])
@@ -197,7 +168,7 @@ class AdaptResult(Result):
             inside = 100 * np.mean([draw.choices[name].accuracy for draw in self.draws])
             strengths = list(dict.fromkeys(str(draw.choices[name].strength) for draw in self.draws))
             cost = [f"{number}" for number in self.footprints().get(name, ("", ""))]
-            row = [name, " ".join(strengths), f"{inside:.2f}", _percent(self._estimate(name), sign="")]
+            row = [name, " ".join(strengths), f"{inside:.2f}", _percent(self.estimate(name), sign="")]
             rows.append([*row, *cost, *compared.get(name, ["", ""][: len(header) - 6])])
         if len(arms) > 1:
             names = [draw.best.method for draw in self.draws]
@@ -213,14 +184,14 @@ class AdaptResult(Result):
             )
         return tables
 
-    def _estimate(self, method: str = "") -> Estimate:
+    def estimate(self, method: str = "") -> Estimate:
         """Accuracy of a method, or of what was chosen; no interval goes beyond 0 or 1."""
         shares = [draw.accuracy(method) for draw in self.draws]
         if len(shares) > 1:
             return mean_interval(shares).within(0.0, 1.0)
         return proportion_interval(shares[0], len(self.draws[0].labels))
 
-    def _csv(self) -> str:
+    def csv(self) -> str:
         """One line per draw and method: strength, accuracy inside the support and outside, whether it was chosen."""
         lines = ["draw,method,strength,inside,outside,chosen,parameters_moved,bytes_stored"]
         for number, draw in enumerate(self.draws):

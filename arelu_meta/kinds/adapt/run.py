@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from mlflow.utils.mlflow_tags import MLFLOW_PARENT_RUN_ID
 from threadpoolctl import threadpool_limits
 from torch import Tensor, nn
 
@@ -18,6 +19,7 @@ from arelu_meta.data.inputs import Inputs
 from arelu_meta.data.splits import SUBSETS
 from arelu_meta.errors import InputError
 from arelu_meta.kinds.adapt.choosing import Choice, Support, best_of, choose_strength, footprint, stratified_folds
+from arelu_meta.kinds.adapt.recording import record_adaptation, view_key
 from arelu_meta.kinds.adapt.result import AdaptResult, DrawOutcome
 from arelu_meta.kinds.adapt.spec import FROZEN, TUNED, AdaptSpec
 from arelu_meta.kinds.adapt.supports import Draw, Draws, draw_supports
@@ -76,8 +78,10 @@ def run_adapt(spec: AdaptSpec, execution: Execution, bar: progress.Bar) -> Adapt
                 )
             support = _support(spec, prepared, features, device)
             _evaluate(spec, drawn, support, records, session)
-            result = _result(spec, prepared, support, records, session, computed)
-            result.record(session.tracker)
+            alone = MLFLOW_PARENT_RUN_ID not in execution.tags  # a comparison has a view of its own
+            view = view_key(spec) if alone else ""
+            result = replace(_result(spec, prepared, support, records, session, computed), view=view)
+            record_adaptation(result, session.tracker)
             fitted = fit_to_inputs(drawn.images.subset(torch.arange(2)), prepared.inputs, resize=spec.input.resize)
             frozen = result.choice.method in FROZEN
             session.tracker.log_network(

@@ -41,7 +41,7 @@ def run_classify(
             name=f"{spec.network.activation}-{spec.network.backbone}-"
             f"{name_of(spec.task, spec.data.dataset)}-seed{spec.seed}",
             shape=spec.fit,
-            log_layers=execution.layer_statistics,
+            layers=execution.layers,
             keep_model=execution.keep_model,
         )
         return result

@@ -175,7 +175,8 @@ def _train_and_test(
         if isinstance(learner, GradientLearner) and split.train.targets is not None and split.train.channels == 1:
             shown = samplers["test"].episodes(fixed["test"][:CURVES])
             title = f"{spec.training.method} with {spec.network.activation}: test functions of {spec.task}"
-            session.tracker.log_figure(adapted_curves(learner, shown, title=title), "figures/adapted_curves.png")
+            figure = adapted_curves(learner, shown, title=title)
+            session.tracker.log_figure(figure, "figures/adapted_curves.png", spec.training.iterations)
     return session.described(result)
 
 
@@ -286,7 +287,7 @@ def _record(result: FewShotResult, learner: Learner, split: Split, training: Met
         )
     curves = activation_curves(result.network, title=f"learned activations: {title}")
     if curves is not None:
-        tracker.log_figure(curves, "figures/activation_curves.png")
+        tracker.log_figure(curves, "figures/activation_curves.png", last)
     inputs = inputs_of_run(split.train, spec.fit, spec.data)
     with tempfile.TemporaryDirectory() as folder:
         FewShotModel(LearnerSettings.of(spec), learner, inputs).save(Path(folder) / "model")

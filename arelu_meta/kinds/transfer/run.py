@@ -225,5 +225,5 @@ def _record(result: TransferResult, target: Split, tracker: Tracker) -> None:
     tracker.log_figure(figure, "figures/training_curve.png")
     curves = activation_curves(result.network, title=f"learned activations: {title}")
     if curves is not None:
-        tracker.log_figure(curves, "figures/activation_curves.png")
+        tracker.log_figure(curves, "figures/activation_curves.png", spec.training.epochs)
     tracker.log_network(result.network, target.test, inputs_of_run(target.test, spec.fit))

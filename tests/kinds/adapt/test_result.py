@@ -79,7 +79,7 @@ def test_draws_are_paired():
     assert "less linear, points" in found.report()
     assert "| chosen inside | linear 3 | 90.00 |" in found.markdown()
     assert "| knn | 1 | 50.00 | 63.33 ± 14.34 | 0 | 340 | -20.00 ± 24.84 | 0.0742 |" in found.markdown()
-    chosen = found._csv().splitlines()
+    chosen = found.csv().splitlines()
     assert chosen[1:3] == ["0,knn,1,0.500000,0.600000,0,0,340", "0,linear,1,0.900000,0.900000,1,0,100"]
 
 

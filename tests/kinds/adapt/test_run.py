@@ -11,6 +11,7 @@ import torch
 from mlflow import MlflowClient
 from PIL import Image
 
+from arelu_meta.comparison.judging import judge
 from arelu_meta.data.raw_images import prepare_images
 from arelu_meta.errors import InputError
 from arelu_meta.kinds import run
@@ -163,12 +164,15 @@ def test_methods_are_paired_on_draws(store_uri):
     report = result.report()
     assert "95 % interval over draws" in report
     assert "less linear, points" in report
-    children = MlflowClient(store_uri).search_runs(
-        [result.experiment_id], f"tags.`mlflow.parentRunId` = '{result.run_id}'", order_by=["tags.draw"]
-    )
-    assert [child.data.tags["draw"] for child in children] == ["0", "1", "2", "3"]
-    assert [child.data.metrics["test/accuracy_linear"] for child in children] == pytest.approx(accuracies["linear"])
+    below = f"tags.`mlflow.parentRunId` = '{result.run_id}'"
+    children = MlflowClient(store_uri).search_runs([result.experiment_id], below)
+    found = {(child.data.tags["method"], child.data.tags["draw"]): child for child in children}
+    assert set(found) == {(name, str(draw)) for name in HEADS for draw in range(4)}
+    own = [found["linear", str(draw)].data.metrics["test/accuracy"] for draw in range(4)]
+    assert own == pytest.approx(accuracies["linear"])
     assert {child.info.status for child in children} == {"FINISHED"}
+    judged = judge(result.experiment_id, arm="tag:method", seed="tag:draw", metric="test/accuracy", baseline="linear")
+    assert judged.report.analysis.primary[0].arm("prototypes").test.difference.p_t == pytest.approx(pair.p_t)
     assert {"draws.csv", "report.md", "figures/confusion.png", "split.json"} <= artifacts(store_uri, result.run_id)
 
 

@@ -138,17 +138,20 @@ def test_the_last_epoch_where_nothing_is_chosen(store_uri):
 
 
 @pytest.mark.usefixtures("no_model")
-def test_layers_are_logged_and_drawn_unless_switched_off(store_uri):
-    result = run(classify_spec(training={"epochs": 2}))
+def test_layers_are_drawn_unless_switched_off_and_logged_if_asked(store_uri):
+    result = run(classify_spec(training={"epochs": 2}), TrainingExecution(log_layers=True))
     history = metric_history(store_uri, result.run_id)
     for layer in ("block1.2", "block2.2", "block3.2"):
         for quantity in ("rms", "gradient", "dead_alpha"):
             assert [step for step, _ in history[f"layers/{layer}/{quantity}"]] == [0, 1, 2]
     assert "figures/layers.png" in artifacts(store_uri, result.run_id)
-    off = run(classify_spec(training={"epochs": 2}), TrainingExecution(layer_statistics=False))
-    assert same_weights(off.network, result.network)
-    assert not any(key.startswith("layers/") for key in metric_history(store_uri, off.run_id))
-    assert "figures/layers.png" not in artifacts(store_uri, off.run_id)
+    for drawn in (True, False):
+        other = run(classify_spec(training={"epochs": 2}), TrainingExecution(layer_statistics=drawn))
+        assert same_weights(other.network, result.network)
+        history = metric_history(store_uri, other.run_id)
+        assert not any(key.startswith("layers/") for key in history)
+        assert [step for step, _ in history["activation/block1.2.alpha"]] == [1, 2]
+        assert ("figures/layers.png" in artifacts(store_uri, other.run_id)) == drawn
 
 
 SETTINGS = [  # the defaults are in the contract of all kinds

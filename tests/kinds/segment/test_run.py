@@ -123,6 +123,8 @@ def test_a_whole_run_is_in_the_store(store_uri):
     assert dict(history["validation/loss"])[result.selected_epoch] == pytest.approx(loss, rel=1e-5)
     assert history["test/dice"] == [(3, pytest.approx(result.dice))]
     assert history["test/n"] == [(3, 1)]
+    in_grid = {file.partition("+timestamp")[0] for file in artifacts(store_uri, result.run_id) if "images/" in file}
+    assert in_grid == {"images/overlays+step+3", "images/activation_curves+step+3"}
     assert patient_dice(result.network, split.test) == pytest.approx(result.patients)
     assert list(result.slices.values()) == [4]
     assert {
@@ -143,7 +145,6 @@ def test_the_last_epoch_where_nothing_is_chosen(store_uri):
     result = run(segment_spec(evaluation={"select": "last"}))
     history = metric_history(store_uri, result.run_id)
     assert "validation/dice" not in history
-    assert [step for step, _ in history["layers/down.0.0.2/rms"]] == [0, 1, 2, 3]
     assert result.selected_epoch == 3
     assert len(result.patients) == 1
     split = load_split(result.spec.data, shape=result.spec.fit, train_on_validation=True)
