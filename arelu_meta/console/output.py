@@ -62,7 +62,7 @@ def add_output_flags(parser: argparse.ArgumentParser) -> None:
 
 @contextmanager
 def asked_by_flags() -> Iterator[None]:
-    """Have the flags of a command count until it ends; one that another command looks at leaves that one's as they are."""
+    """Have the flags of a command count until it ends; after it, those of the one it was called by do again."""
     before = dataclasses.replace(_asked)
     _asked.json, _asked.quiet, _asked.command = False, False, ""
     try:

@@ -157,8 +157,7 @@ def by_image(images: ImageSet, *, validation: float = 0.2, test: float = 0.2, se
 def by_class(images: ImageSet, *, validation_classes: int, test_classes: int, seed: int = 0) -> Split:
     """Hold out whole classes: no class of one subset occurs in another.
 
-    Classes of one family (`ImageSet.class_families`: the turns of a character, the characters of a script) stay
-    together, so a count can only be met by whole families.
+    Classes of one family (`ImageSet.class_families`: the turns of a character) stay together: a count is met by whole ones.
 
     Args:
         images: the set; labels and class names of the subsets stay those of the whole.
@@ -175,9 +174,8 @@ def by_class(images: ImageSet, *, validation_classes: int, test_classes: int, se
     families = images.class_families()
     total, held = sum(map(len, families)), validation_classes + test_classes
     if min(validation_classes, test_classes) < 1 or held >= total:
-        asked = f"validation_classes {validation_classes} and test_classes {test_classes} must be 1 or more"
-        remedy = "lower `ways` or these numbers, or set `split='by_image'`"
-        raise InputError(f"{asked}, and leave some of {total} classes of {images.name} to train on; {remedy}")
+        asked = f"{images.name} has {total} classes; {validation_classes} to validate and {test_classes} to test on"
+        raise InputError(f"{asked} do not go with it: lower `ways` or these numbers, or set `split='by_image'`")
     order = torch.randperm(len(families), generator=generator(seed, f"split/{images.name}"))
     wanted = {"test": test_classes, "validation": validation_classes}
     chosen: dict[str, list[int]] = {subset: [] for subset in SUBSETS}
