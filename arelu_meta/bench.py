@@ -25,6 +25,7 @@ def command(argv: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("names", nargs="+", metavar="NAME", help=f"{', '.join(benchmarks.names())}, or all")
     parser.add_argument("--data-root", help="folder of the published data sets")
+    parser.add_argument("--count", type=int, metavar="N", help="of folder: photographs [20,000]")
     switch = argparse.BooleanOptionalAction
     parser.add_argument("--track", action=switch, default=True, help="log the figures in MLflow [yes]")
     parser.add_argument("--profile", action="store_true", help="show what our own way spends its time on")
@@ -33,6 +34,9 @@ def command(argv: Sequence[str] | None = None) -> None:
         raise InputError("--json has no place for a profile; leave one of the two out")
     names = benchmarks.names() if "all" in options.names else options.names
     chosen = [benchmarks.entry(name) for name in names]
+    if options.count is not None and names != ["folder"]:
+        raise InputError(f"--count is for folder alone, not for {' '.join(names)}; leave it out")
+    sizes = {} if options.count is None else {"count": options.count}
 
     from arelu_meta.benchmarks.report import log_reports, machine_facts
     from arelu_meta.benchmarks.timing import load_warning, profiling
@@ -44,7 +48,7 @@ def command(argv: Sequence[str] | None = None) -> None:
     reports: list[BenchReport] = []
     try:
         with profiling(options.profile) as profiles:
-            for report in (report for entry in chosen for report in entry.load()(options.data_root)):
+            for report in (report for entry in chosen for report in entry.load()(options.data_root, **sizes)):
                 reports.append(report)
                 if not output.wants_json():
                     sys.stdout.write("".join(f"\n{text}\n" for text in [report.text(), *profiles]))

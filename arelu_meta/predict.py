@@ -175,7 +175,7 @@ def _write_sheet(found: "Predictions", path: Path) -> None:
     """Draw the answers."""
     from PIL import ImageOps
 
-    from arelu_meta.data.files.image_folders import open_image
+    from arelu_meta.data.files.image_files import open_image
     from arelu_meta.pictures.answer_sheet import Tile, answer_sheet
 
     truths = found.known_classes() or [""] * len(found.files)

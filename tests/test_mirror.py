@@ -21,6 +21,7 @@ ELSEWHERE = {
     "data/files/image_folders.py": "data/files/test_user_data.py",
     # Printed by the commands that compare.
     "comparison/result.py": "test_scripting.py",
+    "data/files/image_files.py": "data/files/test_user_data.py",
     # What the two estimators share.
     "estimators/classifier.py": "estimators/test_fine_tune.py",
     # Engines are held to one meta-gradient.
@@ -33,6 +34,7 @@ ELSEWHERE = {
     "kinds/transfer/spec.py": "kinds/test_sections.py",
     "kinds/finetune/result.py": "kinds/finetune/test_run.py",
     "kinds/results.py": "kinds/test_contract.py",
+    "kinds/images.py": "kinds/test_session.py",
     # Runs that are stopped and go on.
     "kinds/few_shot/checkpoint.py": "kinds/test_resume.py",
     # Crafted files, opened by every command that reads them.
@@ -64,6 +66,7 @@ ACROSS = {
     "pretrained/test_efficientnet_lite0.py": "a real pretrained network from end to end",
     "pretrained/test_timm_families.py": "families of timm from end to end",
     "surgery/test_networks_of_others.py": "networks that cannot be traced as a whole",
+    "faults/test_record.py": "what long trials keep of their attempts",
     "faults/test_page.py": "the page that long trials write",
     "faults/test_stored.py": "what long trials compare stores by",
     "faults/test_mutants.py": "damaged files of every format",

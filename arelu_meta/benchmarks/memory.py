@@ -86,16 +86,16 @@ def _measure(setting: Setting, engine: str, chunk: int, record: bool) -> tuple[i
     small = Setting(backbone=setting.backbone, meta_batch=1, filters=setting.filters, image=setting.image)
     small.step(engine)()  # libraries are loaded and buffers of a fixed size made
     step = setting.step(engine, chunk=chunk, record=record)
-    before = _peak(restart=True)
+    before = peak_memory(restart=True)
     if record:
         step()  # is recorded
-        _peak(restart=True)
+        peak_memory(restart=True)
     start = time.perf_counter()
     step()
-    return _peak() - before, time.perf_counter() - start
+    return peak_memory() - before, time.perf_counter() - start
 
 
-def _peak(*, restart: bool = False) -> int:
+def peak_memory(*, restart: bool = False) -> int:
     """Peak memory of this process in bytes; counted anew from now on with `restart`, where that can be done."""
     if restart and CLEAR.exists():
         CLEAR.write_text("5")

@@ -134,7 +134,7 @@ def main(command: Callable[[Sequence[str] | None], int | None], argv: Sequence[s
     warnings.formatwarning = lambda message, *_where, **_line: shown("warning", message)
     before = sys.stdout, sys.stderr
     sys.stdout, sys.stderr = streams = _writable(sys.stdout), _writable(sys.stderr)
-    if secrets := passwords():
+    if secrets := passwords(sys.argv[1:] if argv is None else argv):
         sys.stdout, sys.stderr = (_Masked(stream, secrets) for stream in streams)
     try:
         with output.asked_by_flags(), ending_handled():
@@ -178,11 +178,16 @@ def _leave_output_that_fails(stream: TextIO) -> None:
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
-def passwords() -> list[str]:
-    """Give the passwords in the addresses of the MLflow store and registry, as written there and as they are."""
+def passwords(words: Sequence[str] = ()) -> list[str]:
+    """Give the passwords in the addresses of the MLflow store and registry, as written there and as they are.
+
+    Args:
+        words: of a command, which may be addresses too
+    """
     found = []
-    for variable in ("MLFLOW_TRACKING_URI", "MLFLOW_REGISTRY_URI", "MLFLOW_TRACKING_PASSWORD", "MLFLOW_TRACKING_TOKEN"):
-        value = os.environ.get(variable, "")
+    variables = ("MLFLOW_TRACKING_URI", "MLFLOW_REGISTRY_URI", "MLFLOW_TRACKING_PASSWORD", "MLFLOW_TRACKING_TOKEN")
+    values = [(variable, os.environ.get(variable, "")) for variable in variables]
+    for variable, value in (*values, *(("URI", str(word)) for word in words)):
         inside = re.search(r"://[^:/@\s]*:(\S+)@", value)
         written = inside[1] if inside else "" if variable.endswith("URI") else value
         found += [one for one in (written, unquote(written)) if one]

@@ -3,26 +3,30 @@
 python -m arelu_meta.data list
 python -m arelu_meta.data show glyphs --out glyphs.png
 python -m arelu_meta.data show my_photos/ --image-size 64 --resize crop --skip-broken
+python -m arelu_meta.data cache --remove --unused-days 30
 """
 
 import argparse
 import sys
 from collections.abc import Sequence
+from datetime import date
 from pathlib import Path
 
 from arelu_meta import data
-from arelu_meta.console import command_line, output
+from arelu_meta.console import command_line, output, progress
 from arelu_meta.console.tables import text_table
 from arelu_meta.errors import InputError
 from arelu_meta.reading import following_links, skipping_broken
+from arelu_meta.runtime.hardware import bounding_images
 
+IMAGE_MEMORY = "memory for images; a larger folder is decoded once to the cache folder [a quarter of the machine's]"
 SIDE = 84  # pixels that files of different sizes are shown with
 
 
 def parser() -> argparse.ArgumentParser:
     """Build the command line."""
     main = command_line.Parser(prog="python -m arelu_meta.data", description="Look at image sets before using them.")
-    commands = main.add_subparsers(dest="command", required=True, metavar="{list,show}")
+    commands = main.add_subparsers(dest="command", required=True, metavar="{list,show,cache}")
     commands.add_parser("list", help="list the sets known by name")
     show = commands.add_parser("show", help="print what is in a set and draw a contact sheet of it")
     show.add_argument("name", metavar="NAME|PATH", help="a set's name, or the path of your own")
@@ -32,6 +36,11 @@ def parser() -> argparse.ArgumentParser:
     show.add_argument("--resize", choices=("crop", "scale"), default="scale", help="cut the centre out, or resample")
     show.add_argument("--skip-broken", action="store_true", help="leave out files that cannot be read, and name them")
     show.add_argument("--follow-links", action="store_true", help="follow links that lead out of a folder of images")
+    show.add_argument("--image-memory", type=int, default=0, metavar="MIB", help=IMAGE_MEMORY)
+    cache = commands.add_parser("cache", help="list the files of decoded images in the cache folder, or remove them")
+    cache.add_argument("--remove", action="store_true", help="remove them; runs that read one go on with it")
+    days = "with --remove: only what was not used for so many days"
+    cache.add_argument("--unused-days", type=float, default=0.0, metavar="DAYS", help=days)
     return main
 
 
@@ -44,6 +53,8 @@ def command(arguments: Sequence[str] | None = None) -> None:
         ]
         listed = [dict(zip(("name", "source", "summary"), row, strict=True)) for row in rows]
         output.show(text_table(("", "", ""), rows, indent=""), {"sets": listed})
+    elif flags.command == "cache":
+        _cache(remove=flags.remove, unused_days=flags.unused_days)
     else:
         _show(flags)
 
@@ -52,20 +63,40 @@ def _show(flags: argparse.Namespace) -> None:
     """Read a set as commands that train would, describe it, and draw its contact sheet."""
     if flags.image_size < 0:
         raise InputError(f"--image-size {flags.image_size} must be at least 1")
-    is_folder = data.is_path(flags.name) and Path(flags.name).expanduser().is_dir()
-    options = {"mixed_size": flags.image_size or SIDE} if is_folder else {}
-    with skipping_broken(flags.skip_broken), following_links(flags.follow_links):
-        images = data.load(flags.name, root=flags.data_root, **options)
+    if not 0 <= flags.image_memory < 1 << 40:
+        raise InputError(f"`image_memory` is {flags.image_memory}; give a number of MiB, or 0")
     from arelu_meta.data.describe import describe, facts, write_contact_sheet
+    from arelu_meta.data.files.image_cache import keep_decoded
     from arelu_meta.data.inputs import fit_images
 
-    images = fit_images(images, image_size=flags.image_size, resize=flags.resize)
+    is_folder = data.is_path(flags.name) and Path(flags.name).expanduser().is_dir()
+    options = {"mixed_size": flags.image_size or SIDE} if is_folder else {}
+    reading = skipping_broken(flags.skip_broken), following_links(flags.follow_links)
+    with reading[0], reading[1], bounding_images(flags.image_memory):
+        images = data.load(flags.name, root=flags.data_root, **options)
+        images = fit_images(images, image_size=flags.image_size, resize=flags.resize)
+        images = keep_decoded({"all": images}, progress.shown)["all"]
     sheet = None
     if not images.is_vectors:
         sheet = flags.out or Path(f"{Path(flags.name).stem}.png")
         write_contact_sheet(images, sheet)
     text = describe(images) + (f"\nsheet: {sheet}" if sheet else "")
     output.show(text, facts(images) | {"sheet": sheet})
+
+
+def _cache(*, remove: bool, unused_days: float) -> None:
+    """Remove files of decoded images, or list them."""
+    from arelu_meta.data.files.image_cache import cached_files, remove_cached
+
+    if not unused_days >= 0:
+        raise InputError(f"`unused_days` is {unused_days:g}; give 0 or more")
+    if unused_days and not remove:
+        raise InputError("`unused_days` says what is removed; add `remove`")
+    files = remove_cached(unused_days=unused_days) if remove else cached_files()
+    rows = [f"{file.size / 1e6:>10,.1f} MB  used {date.fromtimestamp(file.used)}  {file.path}\n" for file in files]
+    total = f"{sum(file.size for file in files) / 1e6:>10,.1f} MB  {'removed' if remove else 'in'} {len(files)} files\n"
+    listed = [{"path": file.path, "bytes": file.size, "used": file.used} for file in files]
+    output.show("".join([*rows, total]), {"removed" if remove else "files": listed})
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -11,6 +11,7 @@ from scipy import ndimage
 
 from arelu_meta.data.bundled import open_font
 from arelu_meta.data.imageset import ImageSet
+from arelu_meta.data.rows import ImageRows
 from arelu_meta.errors import InputError
 
 TEXT_SIZE = 14
@@ -24,9 +25,11 @@ def describe(images: ImageSet) -> str:
     height, width = images.image_size
     counts = images.counts()
     median = float(counts.double().quantile(0.5))
+    place = f", in {images.images.source.place}" if isinstance(images.images, ImageRows) else ""
+    size = f"{images.channels}x{height}x{width}, {images.images.nbytes / 1e6:.1f} MB"
     lines = [
         ("name", images.name),
-        ("images", f"{len(images):,} of {images.channels}x{height}x{width}, {images.images.nbytes / 1e6:.1f} MB"),
+        ("images", f"{len(images):,} of {size}{place}"),
         ("classes", _listed(images.class_names)),
         ("per class", f"min {int(counts.min())}, median {median:g}, max {int(counts.max())}"),
     ]

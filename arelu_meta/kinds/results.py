@@ -11,9 +11,10 @@ from torch import nn
 from arelu_meta.analysis.estimates import Estimate
 from arelu_meta.console.output import plain
 from arelu_meta.data.imageset import ImageSet
+from arelu_meta.errors import without_password
 from arelu_meta.kinds.sections import DataSection, Spec
 from arelu_meta.kinds.supervised_spec import SupervisedSpec
-from arelu_meta.store.connection import without_password
+from arelu_meta.reading import shown
 from arelu_meta.store.run_folder import RunFolder
 
 HELD_OUT = {
@@ -223,4 +224,4 @@ def where_to_look(run_id: str, experiment_id: str, tracking_uri: str, view: str 
 def block(title: str, rows: Sequence[tuple[str, str]]) -> str:
     """Write a title and labelled lines below it."""
     width = max(len(label) for label, _ in rows)
-    return "\n".join([title, *(f"  {label:<{width}}  {text}" for label, text in rows)])
+    return "\n".join([shown(title), *(f"  {label:<{width}}  {shown(text)}" for label, text in rows)])

@@ -122,7 +122,11 @@ class InputSection(ImageShapeSection):
     """subtract the mean of each channel and divide by its deviation"""
 
 
-LATER_SETTINGS = ("data.split_seed", "domains.split_seed", "network.init")  # of several kinds, as `left_out_at_default`
+LATER_SETTINGS = (  # of several kinds, as `left_out_at_default`
+    *("data.split_seed", "domains.split_seed", "network.init"),
+    *("training.crop_scale", "training.randaugment", "training.color_jitter", "training.random_erasing"),
+    *("training.mixup", "training.cutmix"),
+)
 
 
 class Spec(Section):

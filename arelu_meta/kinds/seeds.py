@@ -12,7 +12,7 @@ from arelu_meta.console import progress
 from arelu_meta.console.output import plain
 from arelu_meta.console.tables import text_table
 from arelu_meta.data.splits import Split
-from arelu_meta.errors import InputError
+from arelu_meta.errors import InputError, without_password
 from arelu_meta.kinds.execution import TrainingExecution, seed_numbers
 from arelu_meta.kinds.results import block, estimate_values, trained_on, unusual_rows
 from arelu_meta.kinds.sections import Spec
@@ -22,7 +22,7 @@ from arelu_meta.kinds.supervised_spec import SupervisedSpec
 from arelu_meta.registry import load_attribute
 from arelu_meta.runtime import processes
 from arelu_meta.seeding import global_stream
-from arelu_meta.store.connection import finished_metrics, store_uri, without_password
+from arelu_meta.store.connection import finished_metrics, store_uri
 from arelu_meta.training.stacked import ReplayedTrainer, Snapshot, StackedTrainer
 from arelu_meta.training.supervised import Epoch
 
@@ -140,12 +140,12 @@ def _run_left(
     together: dict[int, Prepared] = {}
     with machine(execution) as device:
         for seed, spec in specs.items() if execution.together else ():
-            together[seed] = prepare(spec, execution, device, split=split)
+            together[seed] = prepare(spec, execution, device, split=split, bar=bar)
             split = together[seed].split
         if together:
             together = _train_together(together, first, bar)
         for seed, spec in specs.items():
-            prepared = together.pop(seed) if together else prepare(spec, execution, device, split=split)
+            prepared = together.pop(seed) if together else prepare(spec, execution, device, split=split, bar=bar)
             split = prepared.split
             result = run(spec, execution, _named_bar(bar, f"seed {seed}"), prepared=prepared)
             scores[seed] = SeedScore(seed, result.score, result.run_id, finished_before=False)

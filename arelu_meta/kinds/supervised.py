@@ -15,9 +15,10 @@ from arelu_meta.console import progress
 from arelu_meta.data.imageset import ImageSet
 from arelu_meta.data.splits import SUBSETS, Split
 from arelu_meta.kinds.execution import Execution
+from arelu_meta.kinds.images import inputs_of_run
 from arelu_meta.kinds.results import SupervisedResult
 from arelu_meta.kinds.sections import ImageShapeSection
-from arelu_meta.kinds.session import Session, inputs_of_run, open_session
+from arelu_meta.kinds.session import Session, open_session
 from arelu_meta.kinds.supervised_spec import SupervisedSpec
 from arelu_meta.pictures.figures import activation_curves, layer_curves, training_curve
 from arelu_meta.pictures.layer_statistics import layer_statistics
@@ -74,6 +75,7 @@ def run_supervised(
     *,
     name: str,
     shape: ImageShapeSection,
+    crop_pct: float = 1.0,
     tags: Mapping[str, str] | None = None,
     log_layers: bool = False,
     keep_model: bool = True,
@@ -85,9 +87,8 @@ def run_supervised(
 
     Args:
         spec, execution, bar: what the run is, how it is carried out, and how it shows its progress.
-        prepared: images, trainer and measure of the spec.
-        name, tags: of the MLflow run.
-        shape: how the images were brought to their shape, as is stored with the network.
+        prepared, name, tags: images, trainer and measure of the spec; name and tags of the MLflow run.
+        shape, crop_pct: how the images were brought to their shape, as is stored with the network.
         log_layers, keep_model: whether statistics of layers are logged after each epoch, and the network is stored.
         start_metrics, start_texts: metrics and texts by path that are known before training.
         result_fields: further fields of the result.
@@ -106,15 +107,15 @@ def run_supervised(
         datasets={part: getattr(split, part) for part in SUBSETS if len(getattr(split, part))},
         split=split,
     ) as session:
-        if processes.rank() == 0:
-            for path, text in (start_texts or {}).items():
-                session.tracker.log_text(text, path)
+        for path, text in (start_texts or {}).items() if processes.rank() == 0 else ():
+            session.tracker.log_text(text, path)
         selection = _train(spec, prepared, session, layers, start_metrics or {})
         result = _test(spec, prepared, session, selection, result_fields)
         if processes.rank() == 0:
             _record(result, prepared.measure, split.test, layers, session.tracker)
-            if keep_model:
-                session.tracker.log_network(result.network, split.test, inputs_of_run(split.test, shape, spec.data))
+        if processes.rank() == 0 and keep_model:
+            inputs = inputs_of_run(split.test, shape, spec.data, crop_pct)
+            session.tracker.log_network(result.network, split.test, inputs)
         return session.described(result)
 
 

@@ -17,8 +17,8 @@ from arelu_meta.errors import InputError, RunError
 from arelu_meta.kinds.classify.spec import ClassifySpec
 from arelu_meta.kinds.execution import Execution
 from arelu_meta.kinds.few_shot.spec import EpisodeInputSection
+from arelu_meta.kinds.images import inputs_of_run, load_split, reader_options
 from arelu_meta.kinds.sections import DataSection, InputSection
-from arelu_meta.kinds.session import inputs_of_run, load_split, reader_options
 from arelu_meta.runtime.hardware import threads
 from arelu_meta.runtime.waiting import waiting_policy
 from arelu_meta.store.connection import get_run

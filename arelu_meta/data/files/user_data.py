@@ -20,7 +20,8 @@ from PIL import Image
 from torch import Tensor
 
 from arelu_meta.data.files import checksums, read_arrays
-from arelu_meta.data.files.image_folders import GREY_MODES, read_folder
+from arelu_meta.data.files.image_files import GREY_MODES
+from arelu_meta.data.files.image_folders import read_folder
 from arelu_meta.data.imageset import ImageSet, Provenance
 from arelu_meta.errors import InputError
 

@@ -14,11 +14,12 @@ from arelu_meta.data.splits import Split
 from arelu_meta.data.volumes import prepare_volumes, slice_weights
 from arelu_meta.errors import InputError
 from arelu_meta.kinds.execution import TrainingExecution
+from arelu_meta.kinds.images import load_split
 from arelu_meta.kinds.networks import build_segmenter, check_logits
 from arelu_meta.kinds.results import name_of
 from arelu_meta.kinds.segment.result import SegmentResult
 from arelu_meta.kinds.segment.spec import SegmentSpec
-from arelu_meta.kinds.session import load_split, machine
+from arelu_meta.kinds.session import machine, to_device
 from arelu_meta.kinds.supervised import Measure, Prepared, run_supervised
 from arelu_meta.metrics import largest_component, volume_dice
 from arelu_meta.seeding import generator
@@ -38,7 +39,7 @@ def run_segment(
             spec,
             execution,
             bar,
-            prepared or prepare(spec, execution, device),
+            prepared or prepare(spec, execution, device, bar=bar),
             name=f"{spec.network.activation}-{spec.network.backbone}-"
             f"{name_of(spec.task, spec.data.dataset)}-seed{spec.seed}",
             shape=spec.fit,
@@ -49,7 +50,12 @@ def run_segment(
 
 
 def prepare(
-    spec: SegmentSpec, execution: TrainingExecution, device: torch.device, *, split: Split | None = None
+    spec: SegmentSpec,
+    execution: TrainingExecution,
+    device: torch.device,
+    *,
+    split: Split | None = None,
+    bar: progress.Bar = progress.silent,
 ) -> Prepared:
     """Read and divide the images, unless they are given, and build the network and its trainer."""
     if split is None:
@@ -58,8 +64,10 @@ def prepare(
             root=execution.data_root or None,
             shape=spec.fit,
             train_on_validation=not spec.evaluation.validates,
+            bar=bar,
             prepare=_volume_preparation(spec) if spec.volumes.prepares else None,
-        ).to(device)
+        )
+        split = to_device(split, device, execution)
     if split.train.groups is None and split.train.masks is not None:
         raise InputError(f"{split.train.name} names no patients, and the result is judged patient by patient")
     batches = MaskBatches(
@@ -67,6 +75,7 @@ def prepare(
         spec.training.batch_size,
         generator(spec.seed, "batches"),
         affine=spec.training.augment == "affine",
+        crop_scale=spec.training.crop_scale if spec.training.augment == "standard" else (),
         weights=slice_weights(split.train) if spec.volumes.draw_by_area else None,
     )
     network = build_segmenter(spec.network, split.train, seed=spec.seed).to(device)
