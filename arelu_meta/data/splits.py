@@ -186,8 +186,9 @@ def by_class(images: ImageSet, *, validation_classes: int, test_classes: int, se
         chosen[subset] += family
     for subset, count in wanted.items():
         if len(chosen[subset]) != count:
-            fit = f"{len(chosen[subset])} instead of {count} {subset}_classes fit, out of {total} in {len(families)} families"
-            raise InputError(f"{images.name}: {fit} that stay whole; ask for {len(chosen[subset])}")
+            fit = f"{len(chosen[subset])} instead of {count} {subset}_classes fit, out of {total}"
+            whole = f"in {len(families)} families that stay whole; ask for {len(chosen[subset])}"
+            raise InputError(f"{images.name}: {fit} {whole}")
     labels = images.labels.cpu()
     indices = {name: torch.isin(labels, torch.tensor(some)).nonzero().squeeze(1) for name, some in chosen.items()}
     return divide(images, indices, held_out="classes")

@@ -35,7 +35,8 @@ def load_split(
     """
     options = reader_options(section, 0 if shape is None else shape.image_size, side)
     images = data.load(section.dataset, root=root, **options)
-    check_classes(images)
+    if images.masks is None:  # which a segmentation learns, whatever the classes
+        check_classes(images)
     if images.targets is not None and not real_targets:
         remedy = "python -m arelu_meta.maml --task sinusoid is a regression"
         raise InputError(f"{images.name} has real targets, and this kind of run has no use for them; {remedy}")
@@ -58,7 +59,7 @@ def load_split(
 
 def check_classes(images: ImageSet) -> None:
     """Refuse a set of one class, whose images have no other answer."""
-    if images.targets is None and images.masks is None and len(images.class_names) < 2:
+    if images.targets is None and len(images.class_names) < 2:
         raise InputError(
             f"{images.name} has one class, {images.class_names[0]!r}; two are needed at least, each in its own folder"
         )
