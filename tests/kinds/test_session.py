@@ -72,7 +72,7 @@ def test_a_limit_of_one_is_refused_with_the_flags(capsys: pytest.CaptureFixture[
 @pytest.mark.usefixtures("store")
 def test_a_single_class(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     words = ["--data", npz(tmp_path, [0] * 40), "--epochs", "1"]
-    assert "has one class alone (0); give two at least" in one_line(classify.main, words, capsys)
+    assert "has one class, '0'; two are needed at least" in one_line(classify.main, words, capsys)
 
 
 @pytest.mark.usefixtures("store")
