@@ -27,6 +27,7 @@ _OTHERS = (
     "store.__main__",
     "bench",
     "look",
+    "paper.__main__",
     "survey",
     "completion",
 )  # commands of no single kind

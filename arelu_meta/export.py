@@ -2,6 +2,7 @@
 
 python -m arelu_meta.export RUN_ID --to safetensors
 python -m arelu_meta.export RUN_ID --to onnx --output exported/
+python -m arelu_meta.export RUN_ID --to hub            # a folder with a model card, to be uploaded by you
 """
 
 import sys
@@ -10,7 +11,7 @@ from pathlib import Path
 
 from arelu_meta.console import command_line, output
 
-KINDS = ("safetensors", "torch_export", "onnx")
+KINDS = ("safetensors", "torch_export", "onnx", "hub")
 
 
 def command(argv: Sequence[str] | None = None) -> None:

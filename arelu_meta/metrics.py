@@ -102,7 +102,7 @@ def confusion_matrix(labels: Tensor, predictions: Tensor, classes: int) -> Tenso
 
 
 def dice(prediction: Tensor, truth: Tensor) -> Tensor:
-    """Dice similarity coefficient 2 |P and T| / (|P| + |T|) of each item's masks.
+    """Dice similarity coefficient `2 |P and T| / (|P| + |T|)` of each item's masks.
 
     Two empty masks agree: 1. One empty mask: 0, by the formula.
 

@@ -104,6 +104,22 @@ def store_uri(store: Path) -> str:
 
 
 @pytest.fixture
+def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """An empty folder with a store of its own, and one thread, for pages of the docs; all as before afterwards."""
+    import mlflow
+    import torch
+
+    before, threads = mlflow.get_tracking_uri(), torch.get_num_threads()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path / 'mlflow.db'}")
+    monkeypatch.delenv("ARELU_META_RUNS", raising=False)
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+    mlflow.set_tracking_uri(before)
+
+
+@pytest.fixture
 def statuses() -> Callable[[Path], list[str]]:
     """Read the status of every run from the database itself."""
 

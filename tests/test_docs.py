@@ -5,9 +5,7 @@ import os
 import re
 import shutil
 import tomllib
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import mlflow
 import numpy as np
@@ -18,30 +16,7 @@ import torch
 from arelu_meta import activations, compare
 from arelu_meta.__main__ import commands
 from tests.comparison import tiny
-
-DOCS = Path(__file__).parent.parent / "docs"
-
-
-@pytest.fixture
-def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """An empty folder with a store of its own, and one thread; all as before afterwards."""
-    before, threads = mlflow.get_tracking_uri(), torch.get_num_threads()
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path / 'mlflow.db'}")
-    monkeypatch.delenv("ARELU_META_RUNS", raising=False)
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-    mlflow.set_tracking_uri(before)
-
-
-def execute(page: str) -> dict[str, Any]:
-    """Run the Python blocks of a page in one namespace; a traceback shows the page's own line numbers."""
-    text, names = (DOCS / page).read_text(), {"__name__": page}
-    for block in re.finditer(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
-        lines_above = text[: block.start(1)].count("\n")
-        exec(compile("\n" * lines_above + block[1], page, "exec"), names)  # noqa: S102
-    return names
+from tests.pages import DOCS, blocks, execute
 
 
 @pytest.mark.usefixtures("workplace")
@@ -149,11 +124,6 @@ def test_statistics(capsys: pytest.CaptureFixture[str]):
     execute("statistics.md")
     assert capsys.readouterr().out.startswith("Does AReLU help?\n\narelu is detectably better than relu")
     assert Path("report/report.html").is_file()
-
-
-def blocks(page: str, language: str) -> list[str]:
-    """The blocks of a page in one language, in order."""
-    return re.findall(rf"^```{language}\n(.*?)^```$", (DOCS / page).read_text(), re.MULTILINE | re.DOTALL)
 
 
 @pytest.mark.usefixtures("workplace")

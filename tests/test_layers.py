@@ -22,7 +22,7 @@ LAYERS = (
     {"benchmarks", "comparison"},
     {
         *("__main__", "adapt", "bench", "classify", "compare", "completion", "export", "finetune", "judge", "look"),
-        *("lr_view", "maml", "predict", "segment", "survey"),
+        *("lr_view", "maml", "paper", "predict", "segment", "survey"),
     },
 )
 HEIGHT = {part: height for height, layer in enumerate(LAYERS) for part in layer}
@@ -71,6 +71,8 @@ LIGHT = [
     "segment",
     "__main__",
     "maml",
+    "paper.__main__",
+    "paper.campaign",
     "predict",
 ]
 

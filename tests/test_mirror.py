@@ -19,14 +19,18 @@ ELSEWHERE = {
     "backbones/vgg.py": "backbones/test_cifar_networks.py",
     # Formats of one's own images: every reader gives the same set.
     "data/files/image_folders.py": "data/files/test_user_data.py",
+    "data/files/image_files.py": "data/files/test_user_data.py",
     # Printed by the commands that compare.
     "comparison/result.py": "test_scripting.py",
-    "data/files/image_files.py": "data/files/test_user_data.py",
     # What the two estimators share.
     "estimators/classifier.py": "estimators/test_fine_tune.py",
     # Engines are held to one meta-gradient.
     "learners/engines/func_engine.py": "learners/engines/test_agreement.py",
     "learners/engines/learn2learn_engine.py": "learners/engines/test_agreement.py",
+    # Figures of the paper, drawn by one command from one store.
+    "paper/curves.py": "paper/test_figures.py",
+    "paper/finished.py": "paper/test_figures.py",
+    "paper/looks.py": "paper/test_figures.py",
     # Specs are read by their commands, in files and flags; results are printed by them.
     "kinds/classify/spec.py": "kinds/test_sections.py",
     "kinds/segment/spec.py": "kinds/test_sections.py",
@@ -76,6 +80,8 @@ ACROSS = {
     "test_house.py": "the sizes of the package",
     "test_cuda.py": "every kind of run on a GPU",
     "test_docs.py": "the pages of the documentation run",
+    "test_docs_commands.py": "the commands that the pages name are there, flags and all",
+    "test_docs_site.py": "tutorials, notebooks and mathematics of the documentation, and its site",
     "test_doctest.py": "the examples of docstrings run",
     "test_layers.py": "imports point downwards",
     "test_mirror.py": "this",

@@ -1,7 +1,6 @@
 """Whole commands in processes of their own: start-up, several seeds, ranks, and what tracking costs."""
 
 import os
-import resource
 import subprocess
 import sys
 import tempfile
@@ -18,6 +17,7 @@ from arelu_meta.errors import RunError
 from arelu_meta.kinds import run
 from arelu_meta.kinds.execution import Execution
 from arelu_meta.kinds.few_shot.spec import FewShotSpec
+from arelu_meta.runtime.hardware import processor_time_of_children
 from arelu_meta.store.tracker import Tracker
 
 SEEDS = 5
@@ -80,11 +80,11 @@ def seconds_of(commands: Sequence[Sequence[str]]) -> tuple[float, float]:
     """Run commands of Python one after the other, one thread each, in an empty folder with a store of their own.
 
     Returns:
-        Seconds by the clock, and of CPU time.
+        Seconds by the clock, and of CPU time (0 on Windows, which does not count that of children).
     """
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     environment.pop("MLFLOW_TRACKING_URI", None)
-    start, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
+    start, before = time.perf_counter(), processor_time_of_children()
     with tempfile.TemporaryDirectory() as folder:
         for command in commands:
             done = subprocess.run(  # noqa: S603  (our own commands)
@@ -92,8 +92,7 @@ def seconds_of(commands: Sequence[Sequence[str]]) -> tuple[float, float]:
             )
             if done.returncode:
                 raise RunError(f"{' '.join(command)} ended with {done.returncode}: {done.stderr.strip()[-300:]}")
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return time.perf_counter() - start, after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
+    return time.perf_counter() - start, processor_time_of_children() - before
 
 
 @contextmanager

@@ -1,7 +1,6 @@
 """Peak memory of an outer step of MAML, and how its time and memory grow with what a user may turn up."""
 
 import math
-import resource
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -11,6 +10,8 @@ from pathlib import Path
 from arelu_meta.benchmarks.meta_step import Setting, installed_engines
 from arelu_meta.benchmarks.report import BenchReport, Row
 from arelu_meta.benchmarks.timing import interleaved
+from arelu_meta.errors import InputError
+from arelu_meta.runtime.hardware import peak_memory
 
 CLEAR, STATUS = Path("/proc/self/clear_refs"), Path("/proc/self/status")
 BASE = Setting(backbone="conv4", activation="arelu", meta_batch=8, inner_steps=2, filters=16)
@@ -100,6 +101,8 @@ def peak_memory(*, restart: bool = False) -> int:
     if restart and CLEAR.exists():
         CLEAR.write_text("5")
     if not STATUS.exists():
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        if not (most := peak_memory()):
+            raise InputError("this system does not say how much memory a process holds; run it on Linux or macOS")
+        return most
     (line,) = (line for line in STATUS.read_text().splitlines() if line.startswith("VmHWM"))
     return int(line.split()[1]) * 1024

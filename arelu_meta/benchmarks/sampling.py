@@ -5,7 +5,6 @@ Published sets are used where their files are at hand; nothing is downloaded to 
 
 import gc
 import os
-import resource
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -27,6 +26,7 @@ from arelu_meta.data.episodes import EpisodeSampler
 from arelu_meta.data.imageset import ImageSet
 from arelu_meta.data.learn2learn_bridge import taskset
 from arelu_meta.errors import InputError
+from arelu_meta.runtime.hardware import peak_memory
 
 EPISODES, WAYS, SHOTS, QUERIES = 32, 5, 1, 1
 BATCH = 128
@@ -80,8 +80,9 @@ def bench_sampler(root: str | None = None) -> Iterator[BenchReport]:
         repeats=5,
     )
     ours = min(alone.minimum, in_turn.minimum)
+    note = f"holds {held:.0f} MB for {stored:.0f} MB of images" if before else ""
     rows = [
-        Row("arelu_meta", ours, 1.0, f"holds {held:.0f} MB for {stored:.0f} MB of images"),
+        Row("arelu_meta", ours, 1.0, note),
         Row("learn2learn Taskset", peer.minimum, peer.minimum / ours, "one image at a time"),
     ]
     yield BenchReport(f"{EPISODES} episodes, {WAYS}-way {SHOTS}-shot, {QUERIES} query, {split.train.name}", rows)
@@ -96,10 +97,10 @@ def check_same_size(sampler: EpisodeSampler, theirs: Tensor) -> None:
 
 
 def _resident_memory() -> int:
-    """Memory this process holds now, in bytes; where the system does not tell, the most that it has held."""
+    """Memory this process holds now, in bytes; elsewhere than on Linux, the most that it has held."""
     gc.collect()
     if not (statm := Path("/proc/self/statm")).exists():
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return peak_memory()
     return int(statm.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 

@@ -57,6 +57,8 @@ def interleaved(work: Mapping[str, Callable[[], object]], *, repeats: int = 7, c
 
 def load_warning() -> str:
     """Say so when other processes keep the cores busy, for then the figures are not to be trusted; else nothing."""
+    if not hasattr(os, "getloadavg"):  # Windows
+        return ""
     load, cores = os.getloadavg()[0], os.cpu_count() or 1
     if load <= 0.5 * cores:
         return ""

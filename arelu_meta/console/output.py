@@ -62,7 +62,7 @@ def add_output_flags(parser: argparse.ArgumentParser) -> None:
 
 @contextmanager
 def asked_by_flags() -> Iterator[None]:
-    """Have the flags of a command count until it ends; after it, those of the one it was called by do again."""
+    """Have the flags of a command count until it ends; a command within another has its own."""
     before = dataclasses.replace(_asked)
     _asked.json, _asked.quiet, _asked.command = False, False, ""
     try:

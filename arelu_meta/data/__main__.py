@@ -2,8 +2,8 @@
 
 python -m arelu_meta.data list
 python -m arelu_meta.data show glyphs --out glyphs.png
-python -m arelu_meta.data show my_photos/ --image-size 64 --resize crop --skip-broken
 python -m arelu_meta.data cache --remove --unused-days 30
+python -m arelu_meta.data show my_photos/ --image-size 64 --resize crop --skip-broken
 """
 
 import argparse
@@ -32,11 +32,11 @@ def parser() -> argparse.ArgumentParser:
     show.add_argument("name", metavar="NAME|PATH", help="a set's name, or the path of your own")
     show.add_argument("--out", type=Path, metavar="PNG", help="where the contact sheet goes; NAME.png unless given")
     show.add_argument("--data-root", type=Path, metavar="DIR", help="folder of the sets that do not come bundled")
+    show.add_argument("--image-memory", type=int, default=0, metavar="MIB", help=IMAGE_MEMORY)
     show.add_argument("--image-size", type=int, default=0, metavar="SIZE", help="side the images are brought to")
     show.add_argument("--resize", choices=("crop", "scale"), default="scale", help="cut the centre out, or resample")
     show.add_argument("--skip-broken", action="store_true", help="leave out files that cannot be read, and name them")
     show.add_argument("--follow-links", action="store_true", help="follow links that lead out of a folder of images")
-    show.add_argument("--image-memory", type=int, default=0, metavar="MIB", help=IMAGE_MEMORY)
     cache = commands.add_parser("cache", help="list the files of decoded images in the cache folder, or remove them")
     cache.add_argument("--remove", action="store_true", help="remove them; runs that read one go on with it")
     days = "with --remove: only what was not used for so many days"
@@ -65,14 +65,14 @@ def _show(flags: argparse.Namespace) -> None:
         raise InputError(f"--image-size {flags.image_size} must be at least 1")
     if not 0 <= flags.image_memory < 1 << 40:
         raise InputError(f"`image_memory` is {flags.image_memory}; give a number of MiB, or 0")
+    is_folder = data.is_path(flags.name) and Path(flags.name).expanduser().is_dir()
+    options = {"mixed_size": flags.image_size or SIDE} if is_folder else {}
     from arelu_meta.data.describe import describe, facts, write_contact_sheet
     from arelu_meta.data.files.image_cache import keep_decoded
     from arelu_meta.data.inputs import fit_images
 
-    is_folder = data.is_path(flags.name) and Path(flags.name).expanduser().is_dir()
-    options = {"mixed_size": flags.image_size or SIDE} if is_folder else {}
-    reading = skipping_broken(flags.skip_broken), following_links(flags.follow_links)
-    with reading[0], reading[1], bounding_images(flags.image_memory):
+    memory = bounding_images(flags.image_memory)
+    with skipping_broken(flags.skip_broken), following_links(flags.follow_links), memory:
         images = data.load(flags.name, root=flags.data_root, **options)
         images = fit_images(images, image_size=flags.image_size, resize=flags.resize)
         images = keep_decoded({"all": images}, progress.shown)["all"]
@@ -85,7 +85,7 @@ def _show(flags: argparse.Namespace) -> None:
 
 
 def _cache(*, remove: bool, unused_days: float) -> None:
-    """Remove files of decoded images, or list them."""
+    """Remove files of decoded images, or list them, and print what was done."""
     from arelu_meta.data.files.image_cache import cached_files, remove_cached
 
     if not unused_days >= 0:
@@ -95,8 +95,10 @@ def _cache(*, remove: bool, unused_days: float) -> None:
     files = remove_cached(unused_days=unused_days) if remove else cached_files()
     rows = [f"{file.size / 1e6:>10,.1f} MB  used {date.fromtimestamp(file.used)}  {file.path}\n" for file in files]
     total = f"{sum(file.size for file in files) / 1e6:>10,.1f} MB  {'removed' if remove else 'in'} {len(files)} files\n"
-    listed = [{"path": file.path, "bytes": file.size, "used": file.used} for file in files]
-    output.show("".join([*rows, total]), {"removed" if remove else "files": listed})
+    listed = [
+        {"path": file.path, "bytes": file.size, "used": date.fromtimestamp(file.used).isoformat()} for file in files
+    ]
+    output.show("".join([*rows, total]), {"removed": remove, "files": listed})
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -250,7 +250,7 @@ class ImageSet:
             images: those images, where they have been gathered already.
 
         Returns:
-            Pixels (*index.shape, C, H, W) float32: in [0, 1] (vectors as they are), then less `mean` and divided by
+            Pixels `(*index.shape, C, H, W)` float32: in [0, 1] (vectors as they are), then less `mean` and divided by
             `std` if these are set, or by those of the image's volume.
         """
         images = self.images[index] if images is None else images

@@ -36,7 +36,7 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
             X: images, or rows where there is no model; as for `fit`
 
         Returns:
-            Probabilities, (n, len(classes_)), in the order of `classes_`.
+            Probabilities, (n, classes), in the order of `classes_`.
         """
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:  # noqa: N803

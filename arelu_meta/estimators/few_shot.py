@@ -126,7 +126,7 @@ class FewShotClassifier(ImageClassifier):
         return self
 
     def predict_proba(self, X: ArrayLike) -> NDArray[Any]:  # noqa: N803
-        """Give the probability of each class, (n, len(classes_)), in the order of `classes_`; X as for `fit`."""
+        """Give the probability of each class, (n, classes), in the order of `classes_`; X as for `fit`."""
         check_is_fitted(self)
         if isinstance(self.adapted_, AdaptedModel):
             query = _images(X, self.adapted_.model)

@@ -142,7 +142,7 @@ class FineTuneClassifier(ImageClassifier):
         return self
 
     def predict_proba(self, X: ArrayLike) -> NDArray[Any]:  # noqa: N803
-        """Give the probability of each class, (n, len(classes_)), in the order of `classes_`; X as for `fit`."""
+        """Give the probability of each class, (n, classes), in the order of `classes_`; X as for `fit`."""
         check_is_fitted(self)
         if self.model is None:
             rows = validate_data(self, X, reset=False, dtype=np.float64)

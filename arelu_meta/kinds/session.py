@@ -89,16 +89,9 @@ def machine(execution: Execution) -> Iterator[torch.device]:
     digits = numerics(
         tf32=execution.tf32, cudnn_benchmark=execution.cudnn_benchmark, deterministic=execution.deterministic
     )
-    images, broken = bounding_images(execution.image_memory), skipping_broken(execution.skip_broken)
-    with (
-        keep_freed_memory(),
-        threads(execution.threads),
-        digits,
-        links,
-        images,
-        broken,
-        processes.process_group(device),
-    ):
+    broken, images = skipping_broken(execution.skip_broken), bounding_images(execution.image_memory)
+    group = processes.process_group(device)
+    with keep_freed_memory(), threads(execution.threads), digits, links, broken, images, group:
         yield device
 
 

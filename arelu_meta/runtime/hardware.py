@@ -3,6 +3,7 @@
 import ctypes
 import math
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -148,6 +149,26 @@ def image_memory() -> float:
     """Bytes that the images of one set may take; larger sets are kept on disk, see `data.files.image_cache`."""
     given = _IMAGE_MEMORY.get()
     return given * 2**20 if given else IMAGES_SHARE * available_memory()
+
+
+def peak_memory() -> int:
+    """Most bytes that this process has held; 0 where the system does not say (Windows)."""
+    try:
+        import resource
+    except ImportError:
+        return 0
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return most if sys.platform == "darwin" else most * 1024  # macOS counts bytes, others kibibytes
+
+
+def processor_time_of_children() -> float:
+    """Seconds of processor time of the processes that this one started and that have ended; 0 on Windows."""
+    try:
+        import resource
+    except ImportError:
+        return os.times().children_user + os.times().children_system
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)  # to the microsecond, while os.times() has hundredths
+    return used.ru_utime + used.ru_stime
 
 
 @contextmanager

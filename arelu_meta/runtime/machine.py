@@ -33,14 +33,16 @@ def process_name(pid: int | None = None) -> str:
 
 
 def has_ended(name: str) -> bool:
-    """Tell whether a process named by `process_name` is gone; of another machine's nothing is known, so it is not.
+    """Tell whether a process named by `process_name` is gone; where that is unknown (another host, Windows), it is not.
+
+    Windows would take the question, signal 0, for Ctrl-C, and interrupt the process that is asked after.
 
     >>> has_ended(process_name()), has_ended(process_name().replace(socket.gethostname(), "elsewhere"))
     (False, False)
     """
     host, _, number = name.partition(":")
     pid = number.partition(":")[0]
-    if host != socket.gethostname() or not pid.isdecimal():
+    if host != socket.gethostname() or not pid.isdecimal() or os.name == "nt":
         return False
     try:
         os.kill(int(pid), 0)

@@ -75,8 +75,8 @@ def _show(_given: argparse.Namespace) -> None:
     path, runs = sqlite_path(store_uri()), runs_folder()
     contents = read_contents(connect(store_uri(), create=False)) if path is None or path.exists() else None
     waiting = [str(one) for one in waiting_journals(runs)]
-    text = _contents_text(contents) if contents else f"there is no store {store_uri()} yet\n"
     lines = [f"waits for the store: {one}" for one in waiting] or [f"no run in {runs} waits for the store"]
+    text = _contents_text(contents) if contents else f"there is no store {store_uri()} yet\n"
     output.show(text + "\n".join(lines), {**(contents.as_dict() if contents else {}), "waiting": waiting})
 
 

@@ -1,4 +1,4 @@
-"""Write a stored network as safetensors, torch.export or ONNX, and check that what was written computes the same."""
+"""Write a stored network in a format that others read, and check that what was written computes the same."""
 
 import importlib.util
 import json
@@ -17,7 +17,9 @@ from torch import Tensor
 from torch.export import ExportedProgram
 
 from arelu_meta.errors import InputError, RunError
-from arelu_meta.store.models import WEIGHTS_FILE, StoredModel
+from arelu_meta.store.graphs import GRAPH_FILE
+from arelu_meta.store.model_card import configuration, model_card
+from arelu_meta.store.models import WEIGHTS_FILE, StoredModel, open_model
 
 TOLERANCE = 1e-4  # of the largest logit: another library adds up in another order
 
@@ -98,8 +100,21 @@ def _check_outputs(path: Path, program: ExportedProgram, reloaded: Callable[[Ten
     return f"{path}: read again, it differs by {error:.1g} of the largest output on three images of noise"
 
 
+def _write_hub(stored: StoredModel, folder: Path) -> str:
+    """Write a folder for a model hub, which `load_model` reads; what was written is opened again and compared."""
+    tensors = load_file(stored.weights)
+    shutil.copyfile(stored.weights, folder / WEIGHTS_FILE)
+    shutil.copyfile(stored.graph(), folder / GRAPH_FILE)
+    (folder / "config.json").write_text(json.dumps(configuration(stored), indent=2) + "\n", encoding="utf-8")
+    card = model_card(stored, sum(tensor.numel() for tensor in tensors.values()))
+    (folder / "README.md").write_text(card, encoding="utf-8")
+    line = _check_outputs(folder / GRAPH_FILE, stored.program(), open_model(folder).network())
+    return f"{line}\n{folder}: {WEIGHTS_FILE}, config.json and the card README.md; complete it before you upload it"
+
+
 FORMATS: dict[str, Callable[[StoredModel, Path], str]] = {
     "safetensors": _write_safetensors,
     "torch_export": _write_torch_export,
     "onnx": _write_onnx,
+    "hub": _write_hub,
 }

@@ -19,7 +19,7 @@ class SiteReport:
         new: class of the new activation; `AReLU up to 6` where the bound of ReLU6 was kept
         shared: calls of the old module in one forward pass
         parameters: trainable parameters of the new activation
-        residual: largest |new(x) - old(x)| / |x|; None where the old one cannot be evaluated
+        residual: largest `|new(x) - old(x)| / |x|`; None where the old one cannot be evaluated
         folded_into: path of the layer whose weight took up the new activation's gain, or None
     """
 

@@ -1,8 +1,12 @@
+import sys
+from pathlib import Path
+
 import pytest
 
 from arelu_meta.benchmarks import memory
 from arelu_meta.benchmarks.memory import exponent, peak_of_step
 from arelu_meta.benchmarks.meta_step import Setting
+from arelu_meta.errors import InputError
 
 
 def test_exponents_of_known_growth():
@@ -30,3 +34,12 @@ def test_growth_has_a_row_for_each_size(monkeypatch: pytest.MonkeyPatch):
     assert large.ratio == pytest.approx(large.seconds / small.seconds)
     assert large.note.startswith("16 MB; time ~ ways^")
     assert large.note.endswith("memory ~ ways^2.00")
+
+
+def test_a_system_that_does_not_tell_memory_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    """As on Windows: neither /proc nor the module resource."""
+    monkeypatch.setattr(memory, "STATUS", tmp_path / "none")
+    monkeypatch.setattr(memory, "CLEAR", tmp_path / "none")
+    monkeypatch.setitem(sys.modules, "resource", None)
+    with pytest.raises(InputError, match="run it on Linux or macOS"):
+        memory._peak(restart=True)

@@ -46,6 +46,12 @@ def test_a_busy_machine_is_named(monkeypatch: pytest.MonkeyPatch, load: float, w
     assert load_warning() == (f"the machine is busy: load {load} on 4 cores; repeat when it is idle" if warned else "")
 
 
+def test_without_a_load_average_nothing_is_said(monkeypatch: pytest.MonkeyPatch):
+    """As on Windows."""
+    monkeypatch.delattr(os, "getloadavg", raising=False)
+    assert load_warning() == ""
+
+
 class Sleeper:
     def outer(self):
         return self.inner() + 1

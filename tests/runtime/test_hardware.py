@@ -3,6 +3,7 @@ import os
 import subprocess
 import sys
 import textwrap
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -13,6 +14,8 @@ from arelu_meta.runtime.hardware import (
     device_of_worker,
     keep_freed_memory,
     numerics,
+    peak_memory,
+    processor_time_of_children,
     resolve_device,
     threads,
     usable_cores,
@@ -173,3 +176,20 @@ def test_numerics_are_set_for_a_while(monkeypatch: pytest.MonkeyPatch):
         assert torch.backends.cudnn.allow_tf32
     assert settings() == before
     assert os.environ["CUBLAS_WORKSPACE_CONFIG"] == "own"
+
+
+@pytest.mark.parametrize(("platform", "unit"), [("linux", 1024), ("darwin", 1)])
+def test_peak_memory_in_the_units_of_the_system(monkeypatch, platform, unit):
+    """macOS counts bytes, Linux kibibytes."""
+    resource = pytest.importorskip("resource")
+    monkeypatch.setattr(resource, "getrusage", lambda _who: SimpleNamespace(ru_maxrss=5000))
+    monkeypatch.setattr(sys, "platform", platform)
+    assert peak_memory() == 5000 * unit
+
+
+def test_without_the_module_resource(monkeypatch):
+    """As on Windows: the memory is unknown, the time is what `os.times` has."""
+    monkeypatch.setitem(sys.modules, "resource", None)
+    monkeypatch.setattr(os, "times", lambda: SimpleNamespace(children_user=1.5, children_system=0.25))
+    assert peak_memory() == 0
+    assert processor_time_of_children() == 1.75

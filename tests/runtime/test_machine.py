@@ -1,3 +1,4 @@
+import os
 import platform
 import socket
 import subprocess
@@ -39,3 +40,14 @@ def test_a_process_that_is_gone_is_told_from_a_living_one():
 @pytest.mark.parametrize("name", ["", "elsewhere:1:1", f"{socket.gethostname()}:x:1", f"{socket.gethostname()}"])
 def test_of_a_process_that_cannot_be_asked_nothing_is_said(name: str):
     assert not has_ended(name)
+
+
+def test_on_windows_no_process_is_sent_a_signal(monkeypatch: pytest.MonkeyPatch):
+    """There signal 0 is Ctrl-C."""
+    gone = process_name().rpartition(":")[0] + ":0"
+    assert has_ended(gone)
+    sent: list[int] = []
+    monkeypatch.setattr(os, "kill", lambda *_: sent.append(1))
+    monkeypatch.setattr(os, "name", "nt")
+    assert not has_ended(gone)
+    assert sent == []

@@ -30,13 +30,13 @@ FORMATS = ("PNG", "JPEG", "TIFF", "BMP", "GIF", "WEBP", "PPM")  # Pillow's names
 ORIENTATION = 0x0112  # the EXIF tag; 5 to 8 are turned by a quarter
 AT_ONCE = 8  # files that a thread is given at a time
 MANY = 2000  # files whose heads are worth remembering
+REMEDY = "replace or remove it"
+
+Convert = Callable[[Image.Image], Image.Image]
 
 
 class BrokenImageError(InputError):
     """An image file that cannot be decoded."""
-
-
-Convert = Callable[[Image.Image], Image.Image]
 
 
 def read_image(source: Path | BytesIO, name: str, convert: Convert) -> Tensor:
@@ -55,12 +55,14 @@ class ImageFiles:
         grey: whether all are; then they have one channel, else three.
         size: height and width, that they have or are resized to.
         stamps: size in bytes and time of the last change of each file.
+        read_size: the side that they are resized to when they are read; 0: they are as they are.
     """
 
     paths: Sequence[Path]
     grey: bool
     size: tuple[int, int]
     stamps: Sequence[tuple[int, int]]
+    read_size: int = 0
 
     place = "image files"
     ready = False
@@ -95,26 +97,40 @@ class ImageFiles:
         return image if image.size == size else image.resize(size, Image.Resampling.LANCZOS)
 
 
-def find_shape(paths: Sequence[Path], stamps: Sequence[tuple[int, int]], *, image_size: int | None) -> ImageFiles:
+def find_shape(
+    paths: Sequence[Path],
+    stamps: Sequence[tuple[int, int]],
+    *,
+    image_size: int | None = None,
+    mixed_size: int | None = None,
+) -> ImageFiles:
     """Look at the head of every file, and give them all as images of one shape: grey if all of them are.
 
-    With `image_size` each is resized to that many pixels square; without it, unequal sizes are an error. The heads of
-    many files are remembered in the cache folder until a file changes.
+    With `image_size` each is resized to that many pixels square, with `mixed_size` where they differ in size, which a
+    warning says; without both, unequal sizes are an error. The heads of many files are remembered in the cache folder
+    until a file changes.
     """
 
     def build() -> Mapping[str, NDArray[np.generic]]:
-        return {"shape": np.array(_common_shape(paths, image_size))}
+        return {"shape": np.array(_common_shape(paths, image_size, mixed_size))}
 
     if len(paths) < MANY:
-        grey, height, width = build()["shape"].tolist()
+        found = build()["shape"].tolist()
     else:
-        key = f"{FOLDER}/{stamps_digest(paths, stamps, image_size)[:32]}-shape"
-        grey, height, width = cached_arrays(key, "1", build)["shape"].tolist()
-    return ImageFiles(paths, bool(grey), (height, width), stamps)
+        key = f"{FOLDER}/{stamps_digest(paths, stamps, [image_size, mixed_size])[:32]}-shape"
+        found = cached_arrays(key, "2", build)["shape"].tolist()
+    grey, height, width, *sizes = found
+    if sizes:
+        warnings.warn(
+            "images differ in size ({}x{}, {}x{}, ...); ".format(*sizes)
+            + f"all are resampled to {width}x{height}, `image_size` sets another",
+            stacklevel=2,
+        )
+    return ImageFiles(paths, bool(grey), (height, width), stamps, read_size=width if sizes or image_size else 0)
 
 
-def _common_shape(paths: Sequence[Path], image_size: int | None) -> tuple[bool, int, int]:
-    """Whether all files are grey, and their height and width."""
+def _common_shape(paths: Sequence[Path], image_size: int | None, mixed_size: int | None) -> tuple[int, ...]:
+    """Whether all files are grey, their height and width, and, where these are `mixed_size`, two sizes that differ."""
 
     def heads(some: Sequence[Path]) -> list[tuple[tuple[int, int], str]]:
         found = []
@@ -131,25 +147,38 @@ def _common_shape(paths: Sequence[Path], image_size: int | None) -> tuple[bool, 
     for path, (size, mode) in zip(paths, found, strict=True):
         if mode.startswith(("I", "F")):
             raise InputError(f"{path} has more than 8 bits per channel (mode {mode}); convert it to 8-bit grey or RGB")
-        if image_size is None and size != first:
+        if image_size is None and mixed_size is None and size != first:
             raise InputError(
                 f"images differ in size: {paths[0].name} is {first[0]}x{first[1]}, {path.name} is "
                 f"{size[0]}x{size[1]}; set `image_size`, for example to {min(*size, *first)}"
             )
-    width, height = first if image_size is None else (image_size, image_size)
-    return all(mode in GREY_MODES for _, mode in found), height, width
+    grey = all(mode in GREY_MODES for _, mode in found)
+    if image_size is not None:
+        return grey, image_size, image_size
+    other = next((size for size, _ in found if size != first), None)
+    if other is None or mixed_size is None:
+        return grey, first[1], first[0]
+    return grey, mixed_size, mixed_size, *first, *other
 
 
-def different_sizes(paths: Sequence[Path]) -> str:
-    """Name two sizes of images that differ, as "40x60, 41x60, ..."; empty where all are of one size."""
-    first: tuple[int, int] | None = None
-    for path in paths:
-        with open_image(path, str(path)) as image:
-            size = upright_size(image)
-        if first is not None and size != first:
-            return f"{first[0]}x{first[1]}, {size[0]}x{size[1]}, ..."
-        first = size
-    return ""
+def why_broken(paths: Sequence[Path]) -> list[str]:
+    """Decode files: for each why it cannot be read, or nothing."""
+
+    def some(part: Sequence[Path]) -> list[str]:
+        reasons = []
+        for path in part:
+            try:
+                with open_image(path, str(path)) as image:
+                    if image.mode.startswith(("I", "F")):
+                        raise InputError(f"{path} has more than 8 bits per channel (mode {image.mode})")
+                    image.load()
+                reasons.append("")
+            except InputError as error:
+                reasons.append(str(error).removesuffix(f"; {REMEDY}"))
+        return reasons
+
+    parts = [paths[start : start + AT_ONCE] for start in range(0, len(paths), AT_ONCE)]
+    return [reason for part in in_parallel(some, parts) for reason in part]
 
 
 def in_parallel(work: Callable[..., Any], *arguments: Iterable[Any]) -> list[Any]:
@@ -179,7 +208,6 @@ def open_image(source: Path | BytesIO, name: str) -> Iterator[Image.Image]:
     `name` is for messages. Whatever goes wrong while it is open is said of the image; Pillow's warnings are about
     camera notes, or an error follows.
     """
-    remedy = "replace or remove it"
     try:
         with open_regular(source) if isinstance(source, Path) else nullcontext(source) as file:
             size = file.seek(0, os.SEEK_END)
@@ -190,10 +218,10 @@ def open_image(source: Path | BytesIO, name: str) -> Iterator[Image.Image]:
     except InputError:
         raise  # of what was done with the open image
     except UnidentifiedImageError as error:  # whose message shows Python's file
-        raise BrokenImageError(f"{shown(name)} is not a readable image (of no format known here); {remedy}") from error
+        raise BrokenImageError(f"{shown(name)} is not a readable image (of no format known here); {REMEDY}") from error
     except Exception as error:  # a damaged file can lead Pillow anywhere
         reason = shown(first_line(error))
-        raise BrokenImageError(f"{shown(name)} is not a readable image ({reason}); {remedy}") from error
+        raise BrokenImageError(f"{shown(name)} is not a readable image ({reason}); {REMEDY}") from error
 
 
 class _WithoutWarnings:

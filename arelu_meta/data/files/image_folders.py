@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from arelu_meta.data.files import tree_sha256
-from arelu_meta.data.files.image_files import BrokenImageError, different_sizes, find_shape, open_image
+from arelu_meta.data.files.image_files import BrokenImageError, ImageFiles, find_shape, why_broken
 from arelu_meta.data.imageset import ImageSet, Provenance
 from arelu_meta.data.rows import AT_ONCE, ImageRows
 from arelu_meta.errors import InputError, first_line, unknown
@@ -25,7 +25,6 @@ SHOWN = 5  # files that a warning names
 COLUMNS = ("filename", "label", "split")
 
 Row = tuple[Path, str, str]  # image file, class, subset ("" if there are none)
-Stamp = tuple[int, int]  # size of a file in bytes, time of its last change
 
 
 def hidden(name: str) -> bool:
@@ -61,15 +60,8 @@ def _read_folder(folder: Path, image_size: int | None, mixed_size: int | None) -
     stamps = _check_files(folder, rows)
     if skips_broken():
         rows, stamps = _readable(folder, rows, stamps)
-    files = [file for file, _, _ in rows]
-    if image_size is None and mixed_size and (seen := different_sizes(files)):
-        image_size = mixed_size
-        warnings.warn(
-            f"images of {shown(folder)} differ in size ({seen}); all are resampled to {mixed_size}x{mixed_size}, "
-            "`image_size` sets another",
-            stacklevel=2,
-        )
-    images, sha = _read_files(folder, files, stamps, image_size)
+    source = find_shape([file for file, _, _ in rows], stamps, image_size=image_size, mixed_size=mixed_size)
+    images, sha = _read_files(folder, source)
     classes = sorted({label for _, label, _ in rows})
     number = {label: index for index, label in enumerate(classes)}
     subsets = {subset for _, _, subset in rows} - {""}
@@ -79,48 +71,40 @@ def _read_folder(folder: Path, image_size: int | None, mixed_size: int | None) -
         labels=torch.tensor([number[label] for _, label, _ in rows]),
         class_names=tuple(classes),
         subsets={name: torch.tensor([i for i, row in enumerate(rows) if row[2] == name]) for name in sorted(subsets)},
-        provenance=Provenance(str(folder), False, {folder.resolve().name: sha}, read_size=image_size or 0),
+        provenance=Provenance(str(folder), False, {folder.resolve().name: sha}, read_size=source.read_size),
     )
 
 
-def _readable(folder: Path, rows: Sequence[Row], stamps: Sequence[Stamp]) -> tuple[list[Row], list[Stamp]]:
-    """Leave out files that cannot be decoded, and name them in a warning; gives the others and their stamps."""
-    kept, broken = [], []
-    for row, stamp in zip(rows, stamps, strict=True):
-        try:
-            with open_image(row[0], str(row[0])) as image:
-                if image.mode.startswith(("I", "F")):
-                    raise InputError(f"{row[0]} has more than 8 bits per channel (mode {image.mode})")
-                image.load()
-            kept.append((row, stamp))
-        except InputError as error:
-            broken.append(str(error).removesuffix("; replace or remove it"))
-    if not kept:
+def _readable(
+    folder: Path, rows: Sequence[Row], stamps: Sequence[tuple[int, int]]
+) -> tuple[list[Row], list[tuple[int, int]]]:
+    """Leave out files that cannot be decoded, and name them in a warning."""
+    reasons = why_broken([file for file, _, _ in rows])
+    broken = [reason for reason in reasons if reason]
+    if len(broken) == len(rows):
         raise InputError(f"none of the {len(rows)} image files of {shown(folder)} can be read; {broken[0]}")
     if broken:
         named = "; ".join(broken[:SHOWN]) + ("; ..." if len(broken) > SHOWN else "")
         warnings.warn(f"left out, {len(broken)} of {len(rows)} image files: {named}", stacklevel=2)
-    return [row for row, _ in kept], [stamp for _, stamp in kept]
+    whole = [number for number, reason in enumerate(reasons) if not reason]
+    return [rows[number] for number in whole], [stamps[number] for number in whole]
 
 
-def _read_files(
-    folder: Path, files: Sequence[Path], stamps: Sequence[Stamp], image_size: int | None
-) -> tuple[Tensor | ImageRows, str]:
+def _read_files(folder: Path, source: ImageFiles) -> tuple[Tensor | ImageRows, str]:
     """Decode all files, or, where they take more memory than images may, leave them to be read when they are used.
 
     Also gives what the run records: the SHA-256 of all files, or else of their names, sizes and times of change.
     """
-    source = find_shape(files, stamps, image_size=image_size)
-    rows = ImageRows(source, torch.arange(len(files)))
+    rows = ImageRows(source, torch.arange(len(source.paths)))
     if rows.nbytes > image_memory():
         return rows, source.digest
     images = torch.empty(source.shape, dtype=torch.uint8)
     for numbers in rows.numbers.split(AT_ONCE):
         images[numbers[0] : numbers[-1] + 1] = source.read(numbers)
-    return images, tree_sha256(folder, files)
+    return images, tree_sha256(folder, source.paths)
 
 
-def _check_files(folder: Path, rows: Sequence[Row]) -> list[Stamp]:
+def _check_files(folder: Path, rows: Sequence[Row]) -> list[tuple[int, int]]:
     """Refuse files outside of the folder, and one file in two subsets, by whatever names.
 
     Gives the size of each file and the time of its last change.

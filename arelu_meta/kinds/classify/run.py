@@ -63,8 +63,8 @@ def prepare(
             root=execution.data_root or None,
             shape=spec.fit,
             train_on_validation=not spec.evaluation.validates,
-            side=side_for(spec.network.backbone),
             bar=bar,
+            side=side_for(spec.network.backbone),
         )
         check_classes(split.train)
         split = to_device(split, device, execution)

@@ -94,7 +94,7 @@ def _load(spec: FewShotSpec, data_root: str, bar: progress.Bar) -> tuple[Split, 
     else:
         side = side_for(spec.network.backbone)
         split = load_split(
-            section, root=root, shape=spec.fit, train_on_validation=paper, real_targets=True, side=side, bar=bar
+            section, root=root, shape=spec.fit, train_on_validation=paper, real_targets=True, bar=bar, side=side
         )
     name, targets = split.train.name, split.train.targets
     if spec.measure is MSE and targets is None:

@@ -59,15 +59,7 @@ def prepare(
 ) -> Prepared:
     """Read and divide the images, unless they are given, and build the network and its trainer."""
     if split is None:
-        split = load_split(
-            spec.data,
-            root=execution.data_root or None,
-            shape=spec.fit,
-            train_on_validation=not spec.evaluation.validates,
-            bar=bar,
-            prepare=_volume_preparation(spec) if spec.volumes.prepares else None,
-        )
-        split = to_device(split, device, execution)
+        split = to_device(read_split(spec, execution.data_root or None, bar), device, execution)
     if split.train.groups is None and split.train.masks is not None:
         raise InputError(f"{split.train.name} names no patients, and the result is judged patient by patient")
     batches = MaskBatches(
@@ -90,6 +82,18 @@ def prepare(
     largest = spec.volumes.largest_component
     score, outputs = partial(mean_dice, largest=largest), partial(volume_outputs, largest=largest)
     return Prepared(split, trainer, Measure("dice", "Dice", dice_loss, score, SegmentResult, outputs, batch=BATCH))
+
+
+def read_split(spec: SegmentSpec, root: str | None, bar: progress.Bar = progress.silent) -> Split:
+    """Read the images, prepare the volumes, and divide them as the spec says."""
+    return load_split(
+        spec.data,
+        root=root,
+        shape=spec.fit,
+        train_on_validation=not spec.evaluation.validates,
+        bar=bar,
+        prepare=_volume_preparation(spec) if spec.volumes.prepares else None,
+    )
 
 
 def _volume_preparation(spec: SegmentSpec) -> Callable[[ImageSet], ImageSet]:

@@ -56,8 +56,8 @@ def run_transfer(spec: TransferSpec, execution: BatchExecution, bar: progress.Ba
                 spec.fit,
                 root,
                 train_on_validation=not spec.evaluation.validates,
-                side=side_for(spec.network.backbone),
                 bar=bar,
+                side=side_for(spec.network.backbone),
             )
             for name in (spec.domains.source, spec.domains.target)
         )
@@ -104,8 +104,8 @@ def load_domain(
     root: str | None,
     *,
     train_on_validation: bool = False,
-    side: int = 32,
     bar: progress.Bar = progress.silent,
+    side: int = 32,
 ) -> Split:
     """Read a set, make it fit the network, and divide it as published, or by image where it has no parts of its own."""
     images = fit_images(
