@@ -11,7 +11,7 @@ NEWEST := .venv-newest
 SUITE := -m pytest -m "not slow" --numprocesses auto --maxprocesses 8 --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help setup maml test suite faults test-gpu test-newest lint style types docs ui clean
+.PHONY: help setup maml test test-quick suite faults test-gpu test-newest lint style types docs ui clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -36,6 +36,13 @@ maml: $(READY) ## meta-train and test: 5-way 1-shot MAML on bundled digits (ARGS
 
 test: style ## lint, types and all tests but the slow ones (ARGS="-k sampler" picks some)
 	@$(MAKE) --no-print-directory --jobs 2 types suite
+
+# Formulas, gradients, statistics, data, console and the rules of the house; no run, store or comparison.
+QUICK := tests/activations tests/analysis tests/console tests/kernels tests/learners tests/test_house.py tests/test_layers.py tests/test_mirror.py tests/test_public_names.py
+
+test-quick: $(READY) ## lint and a part of the tests: formulas, gradients, statistics, console, rules of the house
+	$(BIN)/ruff check .
+	$(BIN)/python -m pytest -m "not slow" --numprocesses auto --maxprocesses 8 --dist worksteal $(QUICK) $(ARGS)
 
 lint: style types ## ruff (lint and format) and mypy
 

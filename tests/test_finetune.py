@@ -64,6 +64,8 @@ def test_help_shows_the_flags_of_the_kind_that_is_meant(capsys: pytest.CaptureFi
 MODEL = f"--model {TINY_NETWORK} --data {NEGATIVE}"
 BAD_MODEL = [
     (f"--model resnet81 --data {NEGATIVE}", "unknown model 'resnet81'; did you mean 'resnet18'"),
+    ("--model resnet81 --data tests.tiny_images:labels_beyond", "unknown model 'resnet81'"),  # before images are read
+    (f"--model {TINY_NETWORK} --weights no.pth --data tests.tiny_images:labels_beyond", "no weights file 'no.pth'"),
     (f"{MODEL} --activation arleu", "unknown activation 'arleu'; did you mean 'arelu'"),
     (f"{MODEL} --weights nowhere.pth", "no weights file 'nowhere.pth'"),
     (f"{MODEL} --weights code.pth", "code.pth is refused: it holds more than tensors"),

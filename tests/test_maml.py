@@ -1,5 +1,6 @@
 """The command `python -m arelu_meta.maml`."""
 
+import json
 import os
 import signal
 import sqlite3
@@ -9,10 +10,13 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import mlflow
 import numpy as np
 import pytest
+from PIL import Image
 
 from arelu_meta.maml import main
+from arelu_meta.store.models import open_model
 
 TINY = [
     "--iterations",
@@ -42,6 +46,28 @@ def test_prints_the_result(store: Path, statuses: Callable, capsys: pytest.Captu
         assert part in captured.out
     assert captured.err.splitlines()[1].startswith("meta-train 2/2  loss ")
     assert statuses(store) == ["FINISHED"]
+
+
+@pytest.mark.filterwarnings("ignore:.*differ in size", "ignore:left out")
+def test_photographs_of_different_sizes_by_class(store: Path, capsys: pytest.CaptureFixture[str]):
+    """Six classes, two in an episode: two are held out to validate and two to test, though no flag says how many."""
+    random, photos = np.random.default_rng(0), store.parent / "photos"
+    for label in "abcdef":
+        (photos / label).mkdir(parents=True)
+        for number in range(8):
+            pixels = random.integers(0, 256, (*random.integers(30, 60, 2), 3), dtype=np.uint8)
+            Image.fromarray(pixels).save(photos / label / f"{number}.png")
+    (photos / "a" / "broken.png").write_bytes(b"no image")
+    words = ["--data", "photos", "--split", "by_class", "--ways", "2", *TINY]
+    assert main(words) == 2
+    assert "photos/a/broken.png is not a readable image" in capsys.readouterr().err
+    assert main([*words, "--skip-broken", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    run = mlflow.get_run(document["run_id"])
+    assert run.data.tags["split_sizes"] == "train=16 validation=16 test=16"
+    assert open_model(document["run_id"]).inputs.read_size == 28
+    assert main([*words, "--skip-broken", "--ways", "3"]) == 2
+    assert "photos has 6 classes, 3 to validate and 3 to test on do not go with it" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("method", ["maml", "protonet"])

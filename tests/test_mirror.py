@@ -38,6 +38,7 @@ ELSEWHERE = {
     "kinds/transfer/spec.py": "kinds/test_sections.py",
     "kinds/finetune/result.py": "kinds/finetune/test_run.py",
     "kinds/results.py": "kinds/test_contract.py",
+    "kinds/images.py": "kinds/test_session.py",
     # Runs that are stopped and go on.
     "kinds/few_shot/checkpoint.py": "kinds/test_resume.py",
     # Parts of a copied store, which is compared as a whole.

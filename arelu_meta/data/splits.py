@@ -159,8 +159,7 @@ def by_image(images: ImageSet, *, validation: float = 0.2, test: float = 0.2, se
 def by_class(images: ImageSet, *, validation_classes: int, test_classes: int, seed: int = 0) -> Split:
     """Hold out whole classes: no class of one subset occurs in another.
 
-    Classes of one family (`ImageSet.class_families`: the turns of a character, the characters of a script) stay
-    together, so a count can only be met by whole families.
+    Classes of one family (`ImageSet.class_families`: the turns of a character) stay together.
 
     Args:
         images: the set; labels and class names of the subsets stay those of the whole.
@@ -175,11 +174,10 @@ def by_class(images: ImageSet, *, validation_classes: int, test_classes: int, se
         InputError: counts that cannot be met.
     """
     families = images.class_families()
-    total, held = sum(map(len, families)), validation_classes + test_classes
-    if min(validation_classes, test_classes) < 1 or held >= total:
-        asked = f"validation_classes {validation_classes} and test_classes {test_classes} must be 1 or more"
-        remedy = "lower `ways` or these numbers, or set `split='by_image'`"
-        raise InputError(f"{asked}, and leave some of {total} classes of {images.name} to train on; {remedy}")
+    total, held = sum(map(len, families)), (validation_classes, test_classes)
+    if min(held) < 1 or sum(held) >= total:
+        asked = f"{images.name} has {total} classes, {held[0]} to validate and {held[1]} to test on do not go with it"
+        raise InputError(f"{asked}; lower `ways`, `validation_classes`, `test_classes`, or set `split='by_image'`")
     order = torch.randperm(len(families), generator=generator(seed, f"split/{images.name}"))
     wanted = {"test": test_classes, "validation": validation_classes}
     chosen: dict[str, list[int]] = {subset: [] for subset in SUBSETS}
@@ -188,10 +186,9 @@ def by_class(images: ImageSet, *, validation_classes: int, test_classes: int, se
         chosen[subset] += family
     for subset, count in wanted.items():
         if len(chosen[subset]) != count:
-            raise InputError(
-                f"{images.name}: {len(chosen[subset])} instead of {count} {subset}_classes fit, out of "
-                f"{total} in {len(families)} families that stay whole; ask for {len(chosen[subset])}"
-            )
+            fit = f"{len(chosen[subset])} instead of {count} {subset}_classes fit, out of {total}"
+            whole = f"in {len(families)} families that stay whole; ask for {len(chosen[subset])}"
+            raise InputError(f"{images.name}: {fit} {whole}")
     labels = images.labels.cpu()
     indices = {name: torch.isin(labels, torch.tensor(some)).nonzero().squeeze(1) for name, some in chosen.items()}
     return divide(images, indices, held_out="classes")

@@ -17,10 +17,10 @@ from arelu_meta.data.imageset import ImageSet
 from arelu_meta.data.inputs import fit_images
 from arelu_meta.errors import InputError
 from arelu_meta.kinds.classify.spec import ClassifySpec
+from arelu_meta.kinds.images import load_split
 from arelu_meta.kinds.networks import build_classifier
 from arelu_meta.kinds.segment.run import read_split
 from arelu_meta.kinds.segment.spec import SegmentSpec
-from arelu_meta.kinds.session import load_split
 from arelu_meta.pictures.grad_cam import feature_maps_figure, find_layer, grad_cam, grad_cam_figure
 from arelu_meta.reading import parsing, read_json
 from arelu_meta.store.connection import attach_figure, get_run, read_artifact

@@ -1,30 +1,25 @@
 """What every kind of run has around it: data, device, processes, a folder with the last checkpoint, an MLflow run."""
 
 import hashlib
-import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import torch
 from mlflow.utils.mlflow_tags import MLFLOW_RUN_NOTE
 
-from arelu_meta import data, kernels
+from arelu_meta import kernels
 from arelu_meta.console import progress
 from arelu_meta.data import splits
-from arelu_meta.data.files.image_cache import keep_decoded
 from arelu_meta.data.imageset import ImageSet
-from arelu_meta.data.inputs import Inputs, fit_images, inputs_of
-from arelu_meta.data.readers.omniglot import omniglot_standard
 from arelu_meta.data.splits import Split
 from arelu_meta.errors import InputError
 from arelu_meta.kinds.command import repeating_command
 from arelu_meta.kinds.execution import Execution
-from arelu_meta.kinds.few_shot.spec import EpisodeInputSection
 from arelu_meta.kinds.results import Result
-from arelu_meta.kinds.sections import DataSection, ImageShapeSection, InputSection, Spec
+from arelu_meta.kinds.sections import Spec
 from arelu_meta.reading import following_links, skipping_broken
 from arelu_meta.runtime import processes
 from arelu_meta.runtime.hardware import (
@@ -210,105 +205,3 @@ def _has_finished(checkpoint: Mapping[str, Any], folder: RunFolder, execution: E
     if checkpoint.get("journal") and journal.exists():
         return Journal.open(journal).status == "FINISHED"
     return folder.was_sent(checkpoint) if execution.offline else has_finished(checkpoint["run_id"])
-
-
-def load_split(
-    section: DataSection,
-    *,
-    root: str | None = None,
-    shape: InputSection | EpisodeInputSection | None = None,
-    train_on_validation: bool = False,
-    prepare: Callable[[ImageSet], ImageSet] | None = None,
-    real_targets: bool = False,
-    bar: progress.Bar = progress.silent,
-    side: int = 32,
-) -> Split:
-    """Read the images, bring them to a shape, and divide them as the spec says; `prepare` resizes them where given.
-
-    `side` is what files of different sizes are resampled to where the spec names no size.
-    """
-    options = reader_options(section, 0 if shape is None else shape.image_size, side)
-    images = data.load(section.dataset, root=root, **options)
-    check_classes(images)
-    if images.targets is not None and not real_targets:
-        remedy = "python -m arelu_meta.maml --task sinusoid is a regression"
-        raise InputError(f"{images.name} has real targets, and this kind of run has no use for them; {remedy}")
-    if shape is not None:
-        size = 0 if prepare else shape.image_size
-        images = fit_images(images, channels=shape.channels, image_size=size, resize=shape.resize)
-        images = keep_decoded({"all": images}, bar)["all"]
-    if prepare is not None:
-        images = prepare(images)
-    split = divide(images, section)
-    if train_on_validation:
-        split = splits.joined(images, split)
-    if section.limit_train is not None or section.limit_test is not None:
-        limits = {"train": section.limit_train, "test": section.limit_test}
-        split = splits.limit(images, split, **limits, seed=section.split_seed)
-    if len(split.test) < 2:
-        raise InputError(f"{len(split.test)} test image of {section.dataset} gives no interval; at least 2 are needed")
-    return split if shape is None else with_pixels(split, shape.normalise)
-
-
-def check_classes(images: ImageSet) -> None:
-    """Refuse a set of one class, whose images have no other answer."""
-    if images.targets is None and images.masks is None and len(images.class_names) < 2:
-        raise InputError(
-            f"{images.name} has one class, {images.class_names[0]!r}; two are needed at least, each in its own folder"
-        )
-
-
-def reader_options(section: DataSection, image_size: int, side: int = 32) -> dict[str, Any]:
-    """Options of the set's reader: the size at which torchvision's sets, and files of different sizes, are read."""
-    options: dict[str, Any] = {}
-    if image_size and section.dataset.startswith(data.TORCHVISION):
-        options["image_size"] = image_size
-    return {**options, **folder_options(section.dataset, image_size or side), **section.dataset_options}
-
-
-def folder_options(dataset: str, side: int) -> dict[str, Any]:
-    """Options of the reader where a set is a folder: what its files become where they differ in size."""
-    is_folder = data.is_path(dataset) and os.path.isdir(os.path.expanduser(dataset))
-    return {"mixed_size": side} if is_folder else {}
-
-
-def inputs_of_run(
-    images: ImageSet, shape: ImageShapeSection, section: DataSection | None = None, crop_pct: float = 1.0
-) -> Inputs:
-    """What a network takes that was trained on these images, and how a run of these sections makes them of files."""
-    read_size = images.provenance.read_size
-    if section is not None and section.dataset.startswith(data.TORCHVISION):
-        read_size = int(reader_options(section, shape.image_size).get("image_size", 0))
-    return replace(inputs_of(images, resize=shape.resize, read_size=read_size), crop_pct=crop_pct)
-
-
-def divide(images: ImageSet, section: DataSection) -> Split:
-    """Divide images as the spec says."""
-    method = section.split
-    if method == "auto":
-        method = "published" if {"train", "test"} <= set(images.subsets) else "by_image"
-    if method == "by_image":
-        return splits.by_image(images, validation=section.validation, test=section.test, seed=section.split_seed)
-    if method == "by_class":
-        return splits.by_class(
-            images,
-            validation_classes=section.validation_classes,
-            test_classes=section.test_classes,
-            seed=section.split_seed,
-        )
-    if method == "by_group":
-        return splits.by_group(images, validation=section.validation, test=section.test, seed=section.split_seed)
-    if method == "published":
-        return splits.published(images, validation=section.validation, seed=section.split_seed)
-    return omniglot_standard(images)
-
-
-def with_pixels(split: Split, normalise: bool | Literal["standardise", "weights", "unit", "none"]) -> Split:
-    """Give pixels as networks are to see them: standardised (also True), in [0, 1] (also False), or 0 to 255."""
-    if normalise in (True, "standardise", "weights"):  # the last are put in place with the network
-        return split
-    mean: tuple[float, ...] = ()
-    std: tuple[float, ...] = ()
-    if normalise == "none" and not split.train.is_vectors:  # (x / 255 - 0) / (1 / 255) = x
-        mean, std = (0.0,) * split.train.channels, (1 / 255,) * split.train.channels
-    return replace(split, **{part: replace(getattr(split, part), mean=mean, std=std) for part in splits.SUBSETS})

@@ -14,9 +14,10 @@ from arelu_meta.console import progress
 from arelu_meta.data.imageset import ImageSet
 from arelu_meta.data.splits import SUBSETS, Split
 from arelu_meta.kinds.execution import Execution
+from arelu_meta.kinds.images import inputs_of_run
 from arelu_meta.kinds.results import SupervisedResult
 from arelu_meta.kinds.sections import ImageShapeSection
-from arelu_meta.kinds.session import Session, inputs_of_run, open_session
+from arelu_meta.kinds.session import Session, open_session
 from arelu_meta.kinds.supervised_spec import SupervisedSpec
 from arelu_meta.pictures.figures import activation_curves, training_curve
 from arelu_meta.pictures.layer_statistics import LayerLog

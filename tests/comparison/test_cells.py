@@ -21,7 +21,7 @@ from arelu_meta.console import catalog
 from arelu_meta.console.flags import validated
 from arelu_meta.errors import InputError
 from arelu_meta.kinds.few_shot.spec import FewShotSpec
-from arelu_meta.kinds.session import divide
+from arelu_meta.kinds.images import divide
 from arelu_meta.kinds.transfer.spec import TransferSpec
 from tests.comparison import tiny
 

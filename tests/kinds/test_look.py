@@ -8,8 +8,8 @@ from matplotlib.figure import Figure
 from arelu_meta.errors import InputError
 from arelu_meta.kinds import run
 from arelu_meta.kinds.execution import TrainingExecution
+from arelu_meta.kinds.images import load_split
 from arelu_meta.kinds.look import look_into
-from arelu_meta.kinds.session import load_split
 from arelu_meta.look import main
 from arelu_meta.pictures.grad_cam import grad_cam
 from tests.supervised_runs import artifacts, classify_spec, finetune_spec, segment_spec, transfer_spec

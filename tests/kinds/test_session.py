@@ -20,8 +20,8 @@ from arelu_meta.kinds import session
 from arelu_meta.kinds.classify.spec import ClassifySpec
 from arelu_meta.kinds.execution import Execution
 from arelu_meta.kinds.few_shot.spec import EpisodeInputSection
+from arelu_meta.kinds.images import inputs_of_run, load_split, reader_options
 from arelu_meta.kinds.sections import DataSection, InputSection
-from arelu_meta.kinds.session import inputs_of_run, load_split, reader_options
 from arelu_meta.runtime.hardware import threads
 from arelu_meta.runtime.waiting import waiting_policy
 from arelu_meta.store.connection import get_run
@@ -75,7 +75,7 @@ def test_a_limit_of_one_is_refused_with_the_flags(capsys: pytest.CaptureFixture[
 @pytest.mark.usefixtures("store")
 def test_a_single_class(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     words = ["--data", npz(tmp_path, [0] * 40), "--epochs", "1"]
-    assert "has one class alone (0); give two at least" in one_line(classify.main, words, capsys)
+    assert "has one class, '0'; two are needed at least" in one_line(classify.main, words, capsys)
 
 
 @pytest.mark.usefixtures("store")

@@ -29,7 +29,7 @@ from arelu_meta.kinds import run
 from arelu_meta.kinds.classify.spec import ClassifySpec
 from arelu_meta.kinds.few_shot.spec import FewShotSpec
 from arelu_meta.kinds.finetune.spec import FineTuneSpec
-from arelu_meta.kinds.session import load_split
+from arelu_meta.kinds.images import load_split
 from arelu_meta.seeding import generator
 from tests.tiny_runs import MLFLOW_WARNINGS
 

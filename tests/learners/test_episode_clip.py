@@ -13,7 +13,7 @@ from arelu_meta.data.episodes import Episode, EpisodeSampler
 from arelu_meta.errors import InputError
 from arelu_meta.kinds.command import read_flags
 from arelu_meta.kinds.few_shot.settings import build_learner
-from arelu_meta.kinds.session import load_split
+from arelu_meta.kinds.images import load_split
 from arelu_meta.learners.engines.func_engine import FuncEngine
 from arelu_meta.learners.episode_clip import clipped_sum
 from arelu_meta.learners.gradient_learner import GradientLearner

@@ -16,9 +16,10 @@ from arelu_meta.errors import InputError
 from arelu_meta.kinds.classify.result import ClassifyResult
 from arelu_meta.kinds.classify.spec import ClassifySpec
 from arelu_meta.kinds.execution import TrainingExecution
+from arelu_meta.kinds.images import check_classes, load_split
 from arelu_meta.kinds.networks import build_classifier, check_logits
 from arelu_meta.kinds.results import name_of
-from arelu_meta.kinds.session import load_split, machine, to_device
+from arelu_meta.kinds.session import machine, to_device
 from arelu_meta.kinds.supervised import Measure, Prepared, run_supervised
 from arelu_meta.kinds.supervised_spec import OptimizationSection
 from arelu_meta.metrics import accuracy
@@ -65,6 +66,7 @@ def prepare(
             bar=bar,
             side=side_for(spec.network.backbone),
         )
+        check_classes(split.train)
         split = to_device(split, device, execution)
     network = build_classifier(spec.network, split.train, seed=spec.seed).to(device)
     check_logits(network, split.train, (len(split.train.class_names),), spec.network.backbone)

@@ -13,8 +13,8 @@ from arelu_meta.data.splits import SUBSETS, Split
 from arelu_meta.kinds.few_shot.network_section import EpisodeNetworkSection
 from arelu_meta.kinds.few_shot.spec import EpisodeInputSection, FewShotSpec
 from arelu_meta.kinds.finetune.spec import NO_WEIGHTS
+from arelu_meta.kinds.images import load_split
 from arelu_meta.kinds.sections import DataSection
-from arelu_meta.kinds.session import load_split
 from arelu_meta.pretrained.assembly import Assembled, assemble, fit_to_inputs
 from arelu_meta.pretrained.networks import find_model, published_size
 from arelu_meta.pretrained.weights import check_named_file

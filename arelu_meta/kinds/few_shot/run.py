@@ -27,9 +27,10 @@ from arelu_meta.kinds.few_shot.pretrained_network import load_pretrained
 from arelu_meta.kinds.few_shot.result import FewShotResult
 from arelu_meta.kinds.few_shot.settings import LearnerSettings, build_learner
 from arelu_meta.kinds.few_shot.spec import FewShotSpec
+from arelu_meta.kinds.images import inputs_of_run, load_split
 from arelu_meta.kinds.networks import check_forward, check_logits, check_vectors
 from arelu_meta.kinds.results import name_of
-from arelu_meta.kinds.session import Session, inputs_of_run, load_split, machine, open_session, to_device
+from arelu_meta.kinds.session import Session, machine, open_session, to_device
 from arelu_meta.learners.gradient_learner import GradientLearner
 from arelu_meta.learners.learner import Learner
 from arelu_meta.pictures.adapted_curves import adapted_curves

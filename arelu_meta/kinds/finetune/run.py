@@ -11,7 +11,8 @@ from arelu_meta.kinds.classify.run import accuracy_measure, classifier_trainer
 from arelu_meta.kinds.execution import BatchExecution
 from arelu_meta.kinds.finetune.result import FineTuneResult
 from arelu_meta.kinds.finetune.spec import NO_WEIGHTS, FineTuneSpec
-from arelu_meta.kinds.session import check_classes, divide, machine, reader_options, to_device
+from arelu_meta.kinds.images import check_classes, divide, reader_options
+from arelu_meta.kinds.session import machine, to_device
 from arelu_meta.kinds.supervised import Prepared, run_supervised
 from arelu_meta.pretrained.assembly import Assembled, assemble, check_takes, fit_to_inputs
 from arelu_meta.pretrained.networks import find_model, published_crop, published_size
@@ -90,7 +91,7 @@ def prepare(
         std=given.std,
         seed=spec.seed,
     )
-    share = given.crop_pct or published_crop(assembled.network, find_model(section.model), section.weights)
+    share = given.crop_pct or published_crop(assembled.network, model, section.weights)
     assembled = replace(assembled, inputs=replace(assembled.inputs, crop_pct=share))
     parts = {part: fit_to_inputs(getattr(split, part), assembled.inputs, resize=given.resize) for part in SUBSETS}
     parts = keep_decoded(parts, bar)

@@ -14,11 +14,12 @@ from arelu_meta.data.splits import Split
 from arelu_meta.data.volumes import prepare_volumes, slice_weights
 from arelu_meta.errors import InputError
 from arelu_meta.kinds.execution import TrainingExecution
+from arelu_meta.kinds.images import load_split
 from arelu_meta.kinds.networks import build_segmenter, check_logits
 from arelu_meta.kinds.results import name_of
 from arelu_meta.kinds.segment.result import SegmentResult
 from arelu_meta.kinds.segment.spec import SegmentSpec
-from arelu_meta.kinds.session import load_split, machine, to_device
+from arelu_meta.kinds.session import machine, to_device
 from arelu_meta.kinds.supervised import Measure, Prepared, run_supervised
 from arelu_meta.metrics import largest_component, volume_dice
 from arelu_meta.seeding import generator

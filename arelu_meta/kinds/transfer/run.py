@@ -17,18 +17,10 @@ from arelu_meta.data.splits import Split
 from arelu_meta.errors import InputError
 from arelu_meta.kinds.classify.run import accuracy_on, classifier_trainer
 from arelu_meta.kinds.execution import BatchExecution
+from arelu_meta.kinds.images import check_classes, folder_options, inputs_of_run, with_pixels
 from arelu_meta.kinds.networks import build_classifier, check_classifier
 from arelu_meta.kinds.sections import InputSection
-from arelu_meta.kinds.session import (
-    Session,
-    check_classes,
-    folder_options,
-    inputs_of_run,
-    machine,
-    open_session,
-    to_device,
-    with_pixels,
-)
+from arelu_meta.kinds.session import Session, machine, open_session, to_device
 from arelu_meta.kinds.supervised import log_step_losses, training_stage
 from arelu_meta.kinds.supervised_spec import OptimizationSection
 from arelu_meta.kinds.transfer.result import TransferResult

@@ -10,7 +10,7 @@ from arelu_meta.errors import DivergedError, InputError
 from arelu_meta.kinds import run
 from arelu_meta.kinds.classify.run import accuracy_on, prepare
 from arelu_meta.kinds.execution import Execution, TrainingExecution
-from arelu_meta.kinds.session import load_split
+from arelu_meta.kinds.images import load_split
 from arelu_meta.store.run_folder import RunFolder
 from tests.supervised_runs import artifacts, classify_spec, interrupted_after, no_model, same_weights
 from tests.tiny_runs import MLFLOW_WARNINGS, metric_history

@@ -14,8 +14,8 @@ from arelu_meta.errors import InputError
 from arelu_meta.kinds import run
 from arelu_meta.kinds.command import read_flags
 from arelu_meta.kinds.execution import Execution
+from arelu_meta.kinds.images import divide, load_split
 from arelu_meta.kinds.segment.run import patient_dice
-from arelu_meta.kinds.session import divide, load_split
 from arelu_meta.store.run_folder import RunFolder
 from arelu_meta.training.losses import dice_loss
 from tests.supervised_runs import artifacts, interrupted_after, no_model, same_weights, segment_spec
