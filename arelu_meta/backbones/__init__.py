@@ -44,6 +44,7 @@ class BackboneEntry(Entry):
     """
 
     source: str = ""
+    """publication it comes from"""
     task: Task | None = "classification"
 
 
