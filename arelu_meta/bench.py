@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from arelu_meta import benchmarks
-from arelu_meta.console import command_line
+from arelu_meta.console import command_line, output, progress
 from arelu_meta.errors import InputError
 
 if TYPE_CHECKING:
@@ -25,37 +25,44 @@ def command(argv: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("names", nargs="+", metavar="NAME", help=f"{', '.join(benchmarks.names())}, or all")
     parser.add_argument("--data-root", help="folder of the published data sets")
-    parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
+    parser.add_argument("--count", type=int, metavar="N", help="of folder: photographs [20,000]")
     switch = argparse.BooleanOptionalAction
     parser.add_argument("--track", action=switch, default=True, help="log the figures in MLflow [yes]")
     parser.add_argument("--profile", action="store_true", help="show what our own way spends its time on")
     options = parser.parse_args(argv)
-    if options.json and options.profile:
+    if output.wants_json() and options.profile:
         raise InputError("--json has no place for a profile; leave one of the two out")
     names = benchmarks.names() if "all" in options.names else options.names
     chosen = [benchmarks.entry(name) for name in names]
+    if options.count is not None and names != ["folder"]:
+        raise InputError(f"--count is for folder alone, not for {' '.join(names)}; leave it out")
+    sizes = {} if options.count is None else {"count": options.count}
 
-    from arelu_meta.benchmarks.report import as_json, log_reports, machine_facts
+    from arelu_meta.benchmarks.report import log_reports, machine_facts
     from arelu_meta.benchmarks.timing import load_warning, profiling
 
     if warning := load_warning():
         sys.stderr.write(f"warning: {warning}\n")
-    if not options.json:
+    if not output.wants_json():
         sys.stdout.write(", ".join(f"{name} {value}" for name, value in machine_facts().items()) + "\n")
     reports: list[BenchReport] = []
     try:
         with profiling(options.profile) as profiles:
-            for report in (report for entry in chosen for report in entry.load()(options.data_root)):
+            for report in (report for entry in chosen for report in entry.load()(options.data_root, **sizes)):
                 reports.append(report)
-                if not options.json:
+                if not output.wants_json():
                     sys.stdout.write("".join(f"\n{text}\n" for text in [report.text(), *profiles]))
                     sys.stdout.flush()
                 profiles.clear()
     finally:  # minutes of measuring are not lost to what comes after them
-        if options.json and reports:
-            sys.stdout.write(as_json(reports) + "\n")
-        if options.track and reports:
-            sys.stderr.write(f"MLflow run {log_reports(reports, machine_facts())}\n")
+        run_id = None
+        try:
+            run_id = log_reports(reports, machine_facts()) if options.track and reports else None
+        finally:
+            if output.wants_json() and reports:
+                output.show("", {"machine": machine_facts(), "reports": reports, "run_id": run_id})
+        if run_id:
+            progress.say(f"MLflow run {run_id}")
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -19,7 +19,7 @@ from arelu_meta.comparison.experiment import Experiment, read_experiment, read_p
 from arelu_meta.comparison.pool import Pool
 from arelu_meta.comparison.ray import RayCluster
 from arelu_meta.comparison.validation import check_cells
-from arelu_meta.console import catalog, command_line
+from arelu_meta.console import catalog, command_line, output
 from arelu_meta.console.flags import FLAGS, validated
 from arelu_meta.console.tables import text_table
 from arelu_meta.errors import InputError, RunError
@@ -51,6 +51,7 @@ def _compare(given: argparse.Namespace, words: Sequence[str]) -> None:
     published = read_published(experiment, given.experiment)
     root = str(Path(given.data_root).resolve()) if given.data_root else ""
     values = {"device": given.device, "data_root": root, "follow_links": given.follow_links}
+    values["skip_broken"] = given.skip_broken
     execution = validated(BatchExecution, values | {name: getattr(given, name) for name in _SPEED}, FLAGS)
     _check_speed_flags(execution, cells)
     if given.device not in ("auto", "cpu") and given.on == "local":
@@ -65,7 +66,8 @@ def _compare(given: argparse.Namespace, words: Sequence[str]) -> None:
         workers = Pool(most, given.threads)
     if given.dry_run:
         check_cells(own, root=root)
-        sys.stdout.write(_listing(experiment, own) + "\n")
+        listed = [{**cell.values, "seed": cell.spec.seed, "identity": cell.spec.identity} for cell in own]
+        output.show(_listing(experiment, own), {"experiment": experiment.experiment, "cells": listed})
         return
     from arelu_meta.comparison.runner import Plan
 
@@ -121,6 +123,7 @@ def _parser() -> command_line.Parser:
         parser.add_argument(f"--{name.replace('_', '-')}", action="store_true", help=text)
     parser.add_argument("--data-root", default="", help="folder of the published data sets")
     parser.add_argument("--follow-links", action="store_true", help="follow links that lead out of a folder of images")
+    parser.add_argument("--skip-broken", action="store_true", help="leave out image files that cannot be read")
     parser.add_argument("--trust", default="", metavar="PACKAGE,...", help="packages whose code the file may name")
     parser.add_argument(
         "--register", default="", metavar="NAME", help="register the model that validated best, with alias candidate"
@@ -148,7 +151,7 @@ def _run_and_print(plan: "Plan", workers: Pool | RayCluster, register: str) -> N
     from arelu_meta.reporting import report_summary
     from arelu_meta.store.connection import store_uri
 
-    done = run_plan(plan, workers)
+    done, model = run_plan(plan, workers), None
     view = VIEW if done.report is not None else ""
     where = where_to_look(done.parent.run_id, done.parent.experiment_id, store_uri(), view)
     if done.report is None:
@@ -164,7 +167,8 @@ def _run_and_print(plan: "Plan", workers: Pool | RayCluster, register: str) -> N
             verdict = done.report.verdicts[0].sentences
             model = register_best(done.report.analysis.findings, done.parent, register, verdict)
             where.append(("registered", model))
-    sys.stdout.write(f"{text}\n\n{block('where it is', where)}\n")
+    document = done.as_dict() | {"registered": model}
+    output.show(f"{text}\n\n{block('where it is', where)}", document)
     missing = len(done.own_missing)
     if missing:
         verb, total = "has" if missing == 1 else "have", len(plan.own_cells)

@@ -13,11 +13,21 @@ A message names arguments in backquotes ("lower `queries`"); commands show those
 """
 
 import difflib
+import errno
+import os
+import re
 from collections.abc import Iterable
+from pathlib import Path
 
 # Of libraries that have no MemoryError or OSError for it: torch's allocators, C++, Rust, and SQLite.
 _NO_MEMORY = ("allocate memory", "bad_alloc", "out of memory", "Unable to allocate", "failed to map segment")
 _NO_ROOM = ("No space left on device", "disk is full", "file write failed", "Too many open files", "unexpected pos")
+# What a machine lacks or forbids; any other error of the operating system may be a mistake of ours, and is shown whole.
+_OF_THE_MACHINE = {
+    *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM),
+    *(errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.EIO, errno.ESTALE, errno.EPIPE),
+    *(errno.ECONNREFUSED, errno.ECONNRESET, errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH),
+}
 _LONGEST = 200  # characters of a library's message that are shown
 
 
@@ -62,7 +72,7 @@ def machine_trouble(error: BaseException) -> str | None:
 
     >>> machine_trouble(OSError(28, "No space left on device", "runs/x"))
     'the machine failed: No space left on device (runs/x)'
-    >>> machine_trouble(KeyError("x"))
+    >>> machine_trouble(FileNotFoundError(2, "No such file or directory", "template.html"))
     """
     cause: BaseException | None = error
     while cause is not None:
@@ -70,7 +80,7 @@ def machine_trouble(error: BaseException) -> str | None:
         if isinstance(cause, MemoryError) or any(words in str(cause) for words in _NO_MEMORY):
             reason = f" ({text[:_LONGEST]})" if text != type(cause).__name__ else ""
             return f"there is not enough memory{reason}; train on less at once, or end other processes"
-        if isinstance(cause, OSError) and cause.strerror:
+        if isinstance(cause, OSError) and (cause.errno in _OF_THE_MACHINE or _is_in_a_deleted_folder(cause)):
             where = f" ({cause.filename})" if cause.filename is not None else ""
             return f"the machine failed: {cause.strerror}{where}"
         if any(words in str(cause) for words in _NO_ROOM):
@@ -79,10 +89,25 @@ def machine_trouble(error: BaseException) -> str | None:
     return None
 
 
+def _is_in_a_deleted_folder(error: OSError) -> bool:
+    """Whether a file is missing with the folder it was in; in a folder that is there, we asked for a wrong name."""
+    named = isinstance(error, FileNotFoundError) and isinstance(error.filename, str | os.PathLike)
+    return named and not Path(error.filename).absolute().parent.exists()
+
+
 def first_line(error: BaseException) -> str:
-    """Give the first line of an error's message, or its type where it has none.
+    """Give the first line of an error's message, or its type where it has none; passwords in addresses are masked.
 
     >>> first_line(KeyError("name")), first_line(ValueError())
     ("'name'", 'ValueError')
     """
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+    return without_password((str(error).strip().splitlines() or [type(error).__name__])[0])
+
+
+def without_password(text: str) -> str:
+    """Take passwords out of the addresses in a text.
+
+    >>> without_password("no answer from postgresql://me:secret@host/mlflow")
+    'no answer from postgresql://me:***@host/mlflow'
+    """
+    return re.sub(r"(://[^:/@\s]*):\S+@", r"\1:***@", text)  # up to the last @: a password may hold one

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from arelu_meta.console import command_line
+from arelu_meta.console import command_line, output
 
 KINDS = ("safetensors", "torch_export", "onnx", "hub")
 
@@ -27,7 +27,11 @@ def command(argv: Sequence[str] | None = None) -> None:
     from arelu_meta.store.models import open_model
 
     folder = Path(given.output or f"export-{given.run.replace(':', '').strip('/').replace('/', '-')}")
-    sys.stdout.write("\n".join(write(open_model(given.run), given.to, folder)) + "\n")
+    lines = write(open_model(given.run), given.to, folder)
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    output.show(
+        "\n".join(lines), {"run": given.run, "format": given.to, "folder": folder, "files": files, "said": lines}
+    )
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -7,12 +7,11 @@ Exit code 0: a difference; 3: none detectable; 4: equivalent within the margin; 
 """
 
 import argparse
-import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from arelu_meta.console import command_line
+from arelu_meta.console import command_line, output
 
 
 def command(argv: Sequence[str] | None = None) -> int:
@@ -36,20 +35,21 @@ def command(argv: Sequence[str] | None = None) -> int:
         value=given.value,
     )
     text = str(found)
-    if given.json:
-        text = json.dumps(found.as_dict(), indent=1)
-    elif given.markdown:
+    if given.markdown:
         text = markdown_report(found.report, {}).rstrip()
-    lines = [text]
+    lines, logged = [text], None
     if given.out is not None and not found.report.analysis.findings.runs.empty:
         found.write(given.out)
         lines.append(f"\nwrote {given.out / 'report.html'} and the files beside it")
     if given.log is not None:
         is_file = Path(given.source).suffix.lower() == ".csv" or Path(given.source).is_file()
         experiment = given.log or (Path(given.source).stem if is_file else given.source)
-        lines.append(f"\nlogged as MLflow run {found.log(experiment)}")
-    sys.stdout.write(lines[0] + "\n")
-    (sys.stderr if given.json or given.markdown else sys.stdout).write("".join(f"{line}\n" for line in lines[1:]))
+        logged = found.log(experiment)
+        lines.append(f"\nlogged as MLflow run {logged}")
+    output.show(lines[0], found.as_dict() | {"folder": given.out, "run_id": logged})
+    (sys.stderr if output.wants_json() or given.markdown else sys.stdout).write(
+        "".join(f"{line}\n" for line in lines[1:])
+    )
     return found.exit_code
 
 
@@ -85,7 +85,6 @@ def _parser() -> command_line.Parser:
     parser.add_argument(
         "--value", default="last", metavar="WHICH", help="of a metric at several steps: last, min, max, mean [last]"
     )
-    parser.add_argument("--json", action="store_true", help="print everything as JSON")
     parser.add_argument("--markdown", action="store_true", help="print the report as Markdown")
     parser.add_argument("--out", type=Path, metavar="FOLDER", help="write report.html and all other files there")
     parser.add_argument(

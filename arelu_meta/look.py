@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from arelu_meta.console import command_line
+from arelu_meta.console import command_line, output
 
 
 def command(argv: Sequence[str] | None = None) -> None:
@@ -41,8 +41,8 @@ def command(argv: Sequence[str] | None = None) -> None:
         out=given.out,
         trust=given.trust.split(","),
     )
-    sys.stdout.write("".join(f"{file}\n" for file in drawn.files))
-    sys.stdout.write(f"and among the artifacts of {', '.join(drawn.run_ids)}\n")
+    lines = [*map(str, drawn.files), f"and among the artifacts of {', '.join(drawn.run_ids)}"]
+    output.show("\n".join(lines), {"files": drawn.files, "run_ids": drawn.run_ids})
 
 
 def main(argv: Sequence[str] | None = None) -> int:

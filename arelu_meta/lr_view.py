@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from arelu_meta.comparison.cells import expand
 from arelu_meta.comparison.experiment import Experiment, flatten
 from arelu_meta.comparison.pool import Pool
-from arelu_meta.console import command_line
+from arelu_meta.console import command_line, output
 from arelu_meta.console.command_line import output_folder
 from arelu_meta.console.flags import FLAGS, validated
 from arelu_meta.console.tables import text_table
@@ -67,7 +67,8 @@ def command(argv: Sequence[str] | None = None) -> None:
     words = shlex.join(["python", "-m", "arelu_meta.lr_view", *(sys.argv[1:] if argv is None else argv)])
     done = run_plan(Plan(experiment=experiment, cells=cells, execution=execution, command=words), workers)
     if done.report is not None and not done.report.analysis.findings.runs.empty:
-        sys.stdout.write(f"{_write(done.report, folder)}\n\nfigure: {folder / 'lr_view.png'}\nreport: {done.folder}/\n")
+        text = f"{_write(done.report, folder)}\n\nfigure: {folder / 'lr_view.png'}\nreport: {done.folder}/"
+        output.show(text, done.as_dict() | {"folder": folder})
     if done.missing:
         raise RunError(f"{len(done.missing)} of {len(cells)} runs have no result; to retry: {words}")
 

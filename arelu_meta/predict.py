@@ -2,13 +2,12 @@
 
 python -m arelu_meta.predict RUN new_photos/
 python -m arelu_meta.predict models:/birds/1 a.jpg b.jpg --csv answers.csv --sheet answers.png
-python -m arelu_meta.predict runs/adapt-... new_photos/ --skip-broken --json answers.json
+python -m arelu_meta.predict runs/adapt-... new_photos/ --skip-broken --json > answers.json
 python -m arelu_meta.predict FEW_SHOT_RUN new_photos/ --support labelled_photos/
 python -m arelu_meta.predict SEGMENT_RUN slices/ --output masks/
 """
 
 import argparse
-import json
 import math
 import sys
 from collections.abc import Iterator, Sequence
@@ -16,13 +15,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from arelu_meta.console import command_line
+from arelu_meta.console import command_line, output, progress
 from arelu_meta.console.tables import text_table
 from arelu_meta.errors import InputError
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
+    from arelu_meta.analysis.estimates import Estimate
     from arelu_meta.store.marking import SegmentationModel
     from arelu_meta.store.predicting import LoadedModel, Predictions
 
@@ -32,13 +32,15 @@ SHOWN = 40  # rows of the table; a file has all
 def command(argv: Sequence[str] | None = None) -> None:
     """Load, answer, write and say."""
     given = _parser().parse_args(argv)
-    for path in filter(None, (given.csv, given.json, given.sheet)):
+    for path in filter(None, (given.csv, given.sheet)):
         if not path.parent.is_dir() or path.is_dir():
             raise InputError(f"cannot write {path}: its folder is not there, or it is a folder; choose another")
     from arelu_meta.store.image_files import find_images
     from arelu_meta.store.marking import SegmentationModel
 
-    files, model = find_images(given.images), _load(given)
+    files = find_images(given.images)
+    with progress.working(f"loading {given.model}"):
+        model = _load(given)
     if isinstance(model, SegmentationModel):
         _mark(model, files, given)
         return
@@ -46,20 +48,28 @@ def command(argv: Sequence[str] | None = None) -> None:
         raise InputError(f"{given.model} classifies, it marks no pixels; leave `output` out, or write a `sheet`")
     found = model.predict_files(files, skip_broken=given.skip_broken, unknown=given.unknown)
     table = found.table()
-    _write_tables(table, _records(found) if given.json else [], found.broken, given)
+    _write_table(table, found.broken, given)
     if given.sheet:
         _write_sheet(found, given.sheet)
     rows = [
         (row[0], row[1], "" if math.isnan(row[2]) else f"{100 * row[2]:.1f}", row[3], f"{100 * row[4]:.1f}")
         for row in table.head(SHOWN).itertuples(index=False)
     ]
-    sys.stdout.write(text_table(("file", "class", "%", "runner-up", "%"), rows, indent="") + "\n")
-    lines = _summary(found, [given.csv, given.json, given.sheet])
+    lines = [text_table(("file", "class", "%", "runner-up", "%"), rows, indent="")]
+    lines += _summary(found, [given.csv, given.sheet])
     if model.together:
         lines.append(
             "images of one call are normalised together (transductive): answers depend on what is asked with them"
         )
-    sys.stdout.write("\n".join(lines) + "\n")
+    document = {"classes": found.class_names, "answers": _records(found), "metrics": _accuracy(found)}
+    output.show("\n".join(lines), _document(given, found.broken, found.seconds) | document)
+
+
+def _document(given: argparse.Namespace, broken: list[tuple[Path, str]], seconds: float) -> dict[str, object]:
+    """What answers of every kind have: the model, what was skipped, what was written."""
+    skipped = [{"file": file, "reason": reason} for file, reason in broken]
+    written = {"csv": given.csv, "sheet": given.sheet, "output": given.output}
+    return {"model": given.model, "seconds": seconds, "skipped": skipped, **written}
 
 
 def _load(given: argparse.Namespace) -> "LoadedModel | SegmentationModel":
@@ -82,19 +92,21 @@ def _mark(model: "SegmentationModel", files: list[Path], given: argparse.Namespa
     if given.output:
         _check_output(given.output, files)
     if model.note:
-        sys.stderr.write(f"note: {model.note}\n")
+        progress.say(f"note: {model.note}")
     found = model.mark_files(files, skip_broken=given.skip_broken)
     table = found.table()
     if given.output:
         from arelu_meta.pictures.mask_overlay import write_masks
 
         table["mask"], table["overlay"] = write_masks(found.files, found.mask, given.output)
-    _write_tables(table, table.to_dict("records"), found.broken, given)
+    _write_table(table, found.broken, given)
     rows = [(row[0], f"{100 * row[1]:.2f}") for row in table.head(SHOWN).itertuples(index=False)]
-    sys.stdout.write(text_table(("file", "foreground %"), rows, indent="") + "\n")
-    lines = _counts(found.files, found.broken, found.seconds)
+    lines = [text_table(("file", "foreground %"), rows, indent="")]
+    lines += _counts(found.files, found.broken, found.seconds)
     lines.append(f"wrote masks and overlays into {given.output}" if given.output else "--output DIR writes the masks")
-    sys.stdout.write("\n".join([*lines, *(f"wrote {path}" for path in (given.csv, given.json) if path)]) + "\n")
+    lines += [f"wrote {given.csv}"] if given.csv else []
+    document = _document(given, found.broken, found.seconds) | {"answers": table.to_dict("records")}
+    output.show("\n".join(lines), document)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -105,9 +117,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("model", metavar="RUN", help="MLflow run id, model URI (runs:/..., models:/...), or folder")
     parser.add_argument("images", nargs="+", metavar="IMAGES", help="image files, or folders with what is below them")
     parser.add_argument("--csv", type=Path, metavar="FILE", help="write the table: a row per image")
-    parser.add_argument(
-        "--json", type=Path, metavar="FILE", help="write the answers with the probability of each class"
-    )
     parser.add_argument("--sheet", type=Path, metavar="FILE", help="draw images by answer into a PNG")
     parser.add_argument(
         "--support", type=Path, metavar="FOLDER", help="few-shot runs: labelled images to adapt to, a folder per class"
@@ -136,18 +145,13 @@ def _check_output(output: Path, files: list[Path]) -> None:
         raise InputError(f"cannot write to {output}: {error.strerror}; choose another folder") from error
 
 
-def _write_tables(
-    table: "DataFrame", records: list[dict[str, object]], broken: list[tuple[Path, str]], given: argparse.Namespace
-) -> None:
-    """Name the files that were skipped, and write the CSV and JSON that were asked for."""
+def _write_table(table: "DataFrame", broken: list[tuple[Path, str]], given: argparse.Namespace) -> None:
+    """Name the files that were skipped, and write the CSV that was asked for."""
     for file, reason in broken:
-        sys.stderr.write(f"skipped {file}: {reason}\n")
+        progress.say(f"skipped {file}: {reason}")
     if given.csv:
         with _writing(given.csv):
             table.to_csv(given.csv, index=False)
-    if given.json:
-        with _writing(given.json):
-            given.json.write_text(json.dumps(records, indent=1) + "\n")
 
 
 @contextmanager
@@ -163,7 +167,6 @@ def _records(found: "Predictions") -> list[dict[str, object]]:
     """The rows of the table, with the probability of each class."""
     rows = found.table().to_dict("records")
     for row, shares in zip(rows, found.probabilities.tolist(), strict=True):
-        row["probability"] = None if math.isnan(float(row["probability"])) else row["probability"]  # no NaN in JSON
         row["probabilities"] = dict(zip(map(str, found.class_names), shares, strict=True))
     return rows
 
@@ -172,7 +175,7 @@ def _write_sheet(found: "Predictions", path: Path) -> None:
     """Draw the answers."""
     from PIL import ImageOps
 
-    from arelu_meta.data.files.image_folders import open_image
+    from arelu_meta.data.files.image_files import open_image
     from arelu_meta.pictures.answer_sheet import Tile, answer_sheet
 
     truths = found.known_classes() or [""] * len(found.files)
@@ -188,17 +191,24 @@ def _write_sheet(found: "Predictions", path: Path) -> None:
         sheet.save(path, format="PNG")
 
 
-def _summary(found: "Predictions", written: list[Path | None]) -> list[str]:
-    """What was not shown, how many were right where that is known, how fast it was, and what was written."""
+def _accuracy(found: "Predictions") -> dict[str, "Estimate"]:
+    """Share of the images that lie in a folder of the class they were answered; empty where that is not known."""
     from arelu_meta.analysis.estimates import proportion_interval
 
+    truths, count = found.known_classes(), len(found.files)
+    if not truths:
+        return {}
+    right = sum(truth == answer for truth, answer in zip(truths, found.table()["class"], strict=True))
+    return {"accuracy": proportion_interval(right / count, count)}
+
+
+def _summary(found: "Predictions", written: list[Path | None]) -> list[str]:
+    """What was not shown, how many were right where that is known, how fast it was, and what was written."""
     count, lines = len(found.files), list[str]()
-    truths = found.known_classes()
-    if truths:
-        right = sum(truth == answer for truth, answer in zip(truths, found.table()["class"], strict=True))
-        share = proportion_interval(right / count, count)
+    for share in _accuracy(found).values():
         interval = f"95 % interval {100 * share.low:.1f} to {100 * share.high:.1f}"
-        lines.append(f"{right} of {count} are in a folder of that name: {100 * right / count:.2f} %, {interval}")
+        right = f"{round(share.mean * count)} of {count} are in a folder of that name"
+        lines.append(f"{right}: {100 * share.mean:.2f} %, {interval}")
     if found.typicality is not None:
         far = int((found.typicality <= found.rate).sum())
         lines.append(f"{far} of {count} are unknown: less usual than {100 * (1 - found.rate):g} % of the support")

@@ -27,6 +27,7 @@ MOST_TEXT = 16 << 20  # bytes of a file of settings: TOML, JSON, MLmodel
 MOST_SKIPPED = 1000  # numbers that a pickle leaves out when it counts its values
 DEEPEST_TUPLE = 20  # in a pickle: tuples of tuples of tuples take for ever to hash
 _FOLLOW: ContextVar[bool] = ContextVar("links may lead out of their folder", default=False)
+_SKIP: ContextVar[bool] = ContextVar("image files that cannot be read are left out", default=False)
 _SHORTEST = 200  # characters of a parser's message that are shown
 
 
@@ -38,6 +39,21 @@ def following_links(follow: bool = True) -> Iterator[None]:
         yield
     finally:
         _FOLLOW.reset(token)
+
+
+@contextmanager
+def skipping_broken(skip: bool = True) -> Iterator[None]:
+    """Leave image files of a folder out that cannot be read, for the time being; readers name them in a warning."""
+    token = _SKIP.set(_SKIP.get() or skip)
+    try:
+        yield
+    finally:
+        _SKIP.reset(token)
+
+
+def skips_broken() -> bool:
+    """Whether image files that cannot be read are left out."""
+    return _SKIP.get()
 
 
 @contextmanager

@@ -7,7 +7,7 @@ python -m arelu_meta.survey resnet18 timm/vgg11
 import sys
 from collections.abc import Sequence
 
-from arelu_meta.console import command_line
+from arelu_meta.console import command_line, output
 
 
 def command(argv: Sequence[str] | None = None) -> None:
@@ -17,7 +17,8 @@ def command(argv: Sequence[str] | None = None) -> None:
     chosen = parser.parse_args(argv).networks
     from arelu_meta.surgery import survey
 
-    sys.stdout.write(survey.survey_table(survey.survey(chosen or survey.surveyed_names())) + "\n")
+    networks = list(survey.survey(chosen or survey.surveyed_names()))
+    output.show(survey.survey_table(networks), {"networks": [network.as_dict() for network in networks]})
 
 
 def main(argv: Sequence[str] | None = None) -> int:

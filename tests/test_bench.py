@@ -35,7 +35,9 @@ def test_json_parses(quick: list[str | None], capsys: pytest.CaptureFixture[str]
         {"name": "ours", "seconds": 0.001, "ratio": 1.0, "note": ""},
         {"name": "theirs", "seconds": 0.0025, "ratio": 2.5, "note": "slow"},
     ]
-    assert json.loads(captured.out) == [{"title": "title", "rows": rows, "of": "ours"}]
+    document = json.loads(captured.out)
+    assert document["reports"] == [{"title": "title", "rows": rows, "of": "ours"}]
+    assert (document["command"], document["run_id"]) == ("bench", None)
     assert captured.err == ""
     assert quick == ["here"]
 
@@ -78,7 +80,7 @@ def test_a_busy_machine_is_warned_of_on_standard_error(
     assert bench.main(["sampler", "--json", "--no-track"]) == 0
     captured = capsys.readouterr()
     assert captured.err == "warning: the machine is busy\n"
-    assert len(json.loads(captured.out)) == len(quick) == 1
+    assert len(json.loads(captured.out)["reports"]) == len(quick) == 1
 
 
 def test_unknown_names(capsys: pytest.CaptureFixture[str]):

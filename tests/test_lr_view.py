@@ -1,5 +1,6 @@
 """The command `python -m arelu_meta.lr_view`."""
 
+import json
 from pathlib import Path
 
 import pandas as pd
@@ -45,6 +46,14 @@ def test_table_csv_and_figure(capsys):
     assert Path("lr_view/table.txt").read_text() in captured.out
     assert main([*FLAGS, "--arms", "own", "arelu"]) == 0
     assert "lr_view: 6 cells, 6 of them finished before" in capsys.readouterr().err
+    assert main([*FLAGS, "--arms", "own", "arelu", "--json", "--quiet"]) == 0
+    captured = capsys.readouterr()
+    document = json.loads(captured.out)
+    assert captured.err == ""
+    assert {row["activation"] for row in document["arms"]} == {"own", "arelu"}
+    assert document["runs"] == 6
+    assert document["missing"] == []
+    assert (Path(document["report"]) / "report.html").is_file()
 
 
 @pytest.mark.usefixtures("store", "no_model", "in_process")

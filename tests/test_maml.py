@@ -72,6 +72,8 @@ BAD = [
     ("--task digit", "did you mean 'digits'"),
     ("--activaton relu", "did you mean '--activation'"),
     ("--ways 11", "10 classes, but ways = 11; lower --ways"),
+    ("--meta-batch 1000000000", "--meta-batch 1000000000 takes"),
+    ("--test-episodes 100000000000", "GiB, more than this machine has; lower it"),
     ("--ways 1", "ways = 1 must be at least 2: one class cannot be told from others"),
     ("--shots 0", "--shots 0: must be at least 1"),
     ("--inner-lr -0.1", "--inner-lr -0.1: must be greater than 0"),

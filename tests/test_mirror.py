@@ -19,11 +19,18 @@ ELSEWHERE = {
     "backbones/vgg.py": "backbones/test_cifar_networks.py",
     # Formats of one's own images: every reader gives the same set.
     "data/files/image_folders.py": "data/files/test_user_data.py",
+    "data/files/image_files.py": "data/files/test_user_data.py",
+    # Printed by the commands that compare.
+    "comparison/result.py": "test_scripting.py",
     # What the two estimators share.
     "estimators/classifier.py": "estimators/test_fine_tune.py",
     # Engines are held to one meta-gradient.
     "learners/engines/func_engine.py": "learners/engines/test_agreement.py",
     "learners/engines/learn2learn_engine.py": "learners/engines/test_agreement.py",
+    # Figures of the paper, drawn by one command from one store.
+    "paper/curves.py": "paper/test_figures.py",
+    "paper/finished.py": "paper/test_figures.py",
+    "paper/looks.py": "paper/test_figures.py",
     # Specs are read by their commands, in files and flags; results are printed by them.
     "kinds/classify/spec.py": "kinds/test_sections.py",
     "kinds/segment/spec.py": "kinds/test_sections.py",
@@ -62,6 +69,7 @@ ACROSS = {
     "pretrained/test_efficientnet_lite0.py": "a real pretrained network from end to end",
     "pretrained/test_timm_families.py": "families of timm from end to end",
     "surgery/test_networks_of_others.py": "networks that cannot be traced as a whole",
+    "faults/test_record.py": "what long trials keep of their attempts",
     "faults/test_page.py": "the page that long trials write",
     "faults/test_stored.py": "what long trials compare stores by",
     "faults/test_mutants.py": "damaged files of every format",
@@ -77,6 +85,7 @@ ACROSS = {
     "test_layers.py": "imports point downwards",
     "test_mirror.py": "this",
     "test_packaging.py": "the wheel",
+    "test_scripting.py": "what scripts are given by every command",
     "test_results.py": "the shipped results, worked out again",
     "test_public_names.py": "what users may call",
 }

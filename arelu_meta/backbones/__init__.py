@@ -46,6 +46,8 @@ class BackboneEntry(Entry):
     source: str = ""
     """publication it comes from"""
     task: Task | None = "classification"
+    side: int = 32
+    """pixels that image files of different sizes are resampled to for it, where no size is named"""
 
 
 _REGISTRY = Registry("backbone", partial(BackboneEntry, task=None), group="arelu_meta.backbones")
@@ -55,12 +57,14 @@ _REGISTRY.add(
         "arelu_meta.backbones.mnist_conv:MnistConv",
         summary="three convolutions of 10, 20, 40 channels, each pooled, then activated",
         source="Chen 2020, arXiv 2006.13858",
+        side=28,
     ),
     BackboneEntry(
         "conv4",
         "arelu_meta.backbones.conv4:Conv4",
         summary="four 3x3 blocks of 64 filters; norm: batch, group or none",
         source="Vinyals 2016, arXiv 1606.04080; Finn 2017, arXiv 1703.03400",
+        side=84,
     ),
     BackboneEntry(
         "vgg11",
@@ -151,6 +155,15 @@ def entries() -> list[BackboneEntry]:
     ['He 2015, arXiv 1512.03385']
     """
     return list(_REGISTRY)
+
+
+def side_for(backbone: str) -> int:
+    """Pixels a side that image files of different sizes are resampled to for a network, where no size is named.
+
+    >>> side_for("mnist_conv"), side_for("package.module:Mine")
+    (28, 32)
+    """
+    return _REGISTRY[backbone].side if backbone in _REGISTRY.names() else BackboneEntry.side
 
 
 def register(

@@ -18,6 +18,7 @@ _REGISTRY.add(
             ("growth", "memory", "time and memory against ways, shots, steps, episodes, sizes"),
             ("sampler", "sampling", "draw 32 episodes, beside learn2learn's Taskset"),
             ("pipeline", "sampling", "crop and flip CIFAR, beside a ResNet-18 step"),
+            ("folder", "folder", "first and second epoch over 20,000 photographs, beside ImageFolder and a DataLoader"),
             ("epoch", "training", "train on MNIST, beside a Dataset and a DataLoader"),
             ("epoch_cropped", "training", "train on SVHN cut to 28x28, beside a DataLoader that cuts every picture"),
         )

@@ -11,7 +11,7 @@ from arelu_meta.benchmarks.meta_step import Setting, installed_engines
 from arelu_meta.benchmarks.report import BenchReport, Row
 from arelu_meta.benchmarks.timing import interleaved
 from arelu_meta.errors import InputError
-from arelu_meta.runtime.hardware import peak_memory
+from arelu_meta.runtime import hardware
 
 CLEAR, STATUS = Path("/proc/self/clear_refs"), Path("/proc/self/status")
 BASE = Setting(backbone="conv4", activation="arelu", meta_batch=8, inner_steps=2, filters=16)
@@ -87,21 +87,21 @@ def _measure(setting: Setting, engine: str, chunk: int, record: bool) -> tuple[i
     small = Setting(backbone=setting.backbone, meta_batch=1, filters=setting.filters, image=setting.image)
     small.step(engine)()  # libraries are loaded and buffers of a fixed size made
     step = setting.step(engine, chunk=chunk, record=record)
-    before = _peak(restart=True)
+    before = peak_memory(restart=True)
     if record:
         step()  # is recorded
-        _peak(restart=True)
+        peak_memory(restart=True)
     start = time.perf_counter()
     step()
-    return _peak() - before, time.perf_counter() - start
+    return peak_memory() - before, time.perf_counter() - start
 
 
-def _peak(*, restart: bool = False) -> int:
+def peak_memory(*, restart: bool = False) -> int:
     """Peak memory of this process in bytes; counted anew from now on with `restart`, where that can be done."""
     if restart and CLEAR.exists():
         CLEAR.write_text("5")
     if not STATUS.exists():
-        if not (most := peak_memory()):
+        if not (most := hardware.peak_memory()):
             raise InputError("this system does not say how much memory a process holds; run it on Linux or macOS")
         return most
     (line,) = (line for line in STATUS.read_text().splitlines() if line.startswith("VmHWM"))

@@ -44,7 +44,7 @@ class Pictures(Dataset[tuple[Tensor, int]]):
     """Pictures one by one, as torchvision's MNIST, SVHN and CIFAR give them: from an array to PIL, then transformed."""
 
     def __init__(self, images: ImageSet, *transform: Callable[[Any], Any]) -> None:
-        self.arrays = images.images.permute(0, 2, 3, 1).squeeze(3).numpy()  # (N, H, W) or (N, H, W, C)
+        self.arrays = images.tensor.permute(0, 2, 3, 1).squeeze(3).numpy()  # (N, H, W) or (N, H, W, C)
         self.labels = images.labels.tolist()
         steps = [*transform, transforms.ToTensor()]
         if images.mean:

@@ -14,6 +14,7 @@ from typing import Any
 import pandas as pd
 
 from arelu_meta.analysis.judging import Answer, answer_of, find_fields, findings_of_table
+from arelu_meta.console.output import plain
 from arelu_meta.errors import InputError
 from arelu_meta.reading import parsing, read_text
 from arelu_meta.reporting import Report, make_report, report_metrics, report_summary, write_report
@@ -67,7 +68,7 @@ class Judgement:
             "lower_is_better": not findings.higher_is_better,
             "margin": findings.margin,
             "runs": len(findings.runs),
-            "arms": [{str(key): _plain(value) for key, value in arm.items()} for arm in arms],
+            "arms": plain(arms),
             "notes": list(self.report.notes),
             "missing": list(self.report.missing),
         }
@@ -182,10 +183,3 @@ def _read_csv(path: Path) -> pd.DataFrame:
     text = read_text(path, most=MOST_TABLE, remedy="name a CSV file", what="no table")
     with parsing(path, remedy="write it with a header and a row per run", what="no table"):
         return pd.read_csv(io.StringIO(text), dtype=str, keep_default_na=False)
-
-
-def _plain(value: Any) -> Any:
-    """A value as JSON has it."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    return value.item() if hasattr(value, "item") else value

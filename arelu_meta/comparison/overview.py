@@ -7,6 +7,7 @@ from typing import Any
 from arelu_meta import kinds
 from arelu_meta.comparison.cells import Cell
 from arelu_meta.comparison.worker import CellOutcome
+from arelu_meta.console import output, progress
 
 
 class Overview:
@@ -21,7 +22,7 @@ class Overview:
         self._rows: dict[str, Any] = {}
 
     def __enter__(self) -> "Overview":
-        if sys.stderr.isatty():
+        if sys.stderr.isatty() and not output.is_quiet():
             from rich.console import Console
             from rich.progress import BarColumn, Progress, TextColumn
 
@@ -99,8 +100,7 @@ class Overview:
         if self._bars:
             self._bars.console.print(text, markup=False, highlight=False)
         else:
-            sys.stderr.write(f"{text}\n")
-            sys.stderr.flush()
+            progress.say(text)
 
 
 def format_seconds(seconds: float) -> str:

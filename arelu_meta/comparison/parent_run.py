@@ -2,6 +2,7 @@
 
 import json
 import math
+import threading
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -19,14 +20,14 @@ from arelu_meta import __version__
 from arelu_meta.comparison.cells import Cell
 from arelu_meta.errors import InputError
 from arelu_meta.runtime.machine import process_name
-from arelu_meta.runtime.signals import hold_signals
-from arelu_meta.store.connection import DIVERGED, check_reachable, experiment_exists, open_store
+from arelu_meta.runtime.signals import HELD_SECONDS, hold_signals
+from arelu_meta.store.connection import DIVERGED, check_reachable, experiment_exists, is_server, open_store
 from arelu_meta.store.run_tables import JUDGEMENT
 from arelu_meta.store.sending import PROCESS, no_address_printed
 
 NAME, HASH, CELL, STARTED = "comparison", "comparison.hash", "comparison.cell", "comparison.called"
 AXES, BUDGET = "comparison.axes", "budget"
-REPORT = "report"
+REPORT, NUMBER = "report", "report.number"
 _MOST_RUNS = 50_000  # that MLflow gives at once
 _ONE_BY_ONE = 50  # cells that are looked for each by its identity
 
@@ -67,7 +68,7 @@ class ParentRun:
     def _below(self) -> str:
         return f"tags.`{MLFLOW_PARENT_RUN_ID}` = '{self.run_id}'"
 
-    @hold_signals()
+    @hold_signals(is_server)
     def adopt(self, cells: Iterable[Cell], name: str) -> set[str]:
         """Put the runs of these cells that have a result below this run, and give the identities of the cells.
 
@@ -100,25 +101,44 @@ class ParentRun:
                         run.data.tags[tag] = value
         return adopted
 
-    @hold_signals()
+    @hold_signals(is_server)
     def start(self, tags: Mapping[str, str]) -> None:
         """Show it as running, with what the experiment file says of it now."""
         self.client.update_run(self.run_id, status="RUNNING")
         now = {**tags, STARTED: f"{time.time():.3f}"}
         self.client.log_batch(self.run_id, tags=[RunTag(key, value) for key, value in now.items()])
 
-    @hold_signals()
     def end(self, status: str) -> None:
-        """Close it as FINISHED, FAILED or KILLED."""
+        """Close it as FINISHED, FAILED or KILLED.
+
+        What a comparison failed of matters more than a store that is away: then the next command on the store closes
+        the run. After Ctrl-C a server is waited for half a second.
+        """
+        if status == "FINISHED":
+            self._close(status)
+        elif status == "KILLED" and is_server():
+            closing = threading.Thread(target=self._close_if_possible, args=(status,), daemon=True)
+            closing.start()
+            closing.join(HELD_SECONDS)
+        else:
+            self._close_if_possible(status)
+
+    def _close_if_possible(self, status: str) -> None:
+        with suppress(MlflowException, OSError):
+            self._close(status)
+
+    @hold_signals(is_server)
+    def _close(self, status: str) -> None:
         check_reachable(self.client.tracking_uri, seconds=0.0)  # MLflow itself would try for minutes
         with no_address_printed():
             self.client.set_terminated(self.run_id, status=status)
 
-    @hold_signals()
+    @hold_signals(is_server)
     def write_report(self, folder: Path, metrics: Mapping[str, float], tags: Mapping[str, str]) -> None:
         """Replace the report: its files as artifacts, its numbers as metrics where they have changed.
 
-        MLflow cannot delete a metric; one that the report no longer has becomes NaN.
+        MLflow cannot delete a metric; one that the report no longer has becomes NaN. Metrics of the first report are at
+        step 0, those of the next at step 1: reported without and then with a cell that was late, none is there twice.
         """
         files = {f"{REPORT}/{path.relative_to(folder).as_posix()}" for path in folder.rglob("*")}
         folders, outdated = [REPORT], []
@@ -133,15 +153,18 @@ class ParentRun:
             for path in outdated:
                 repository.delete_artifacts(path)
         self.client.log_artifacts(self.run_id, str(folder), REPORT)
-        before = self.client.get_run(self.run_id).data.metrics
+        stored = self.client.get_run(self.run_id).data
+        before, number = stored.metrics, int(stored.tags.get(NUMBER, "0")) + 1 if stored.metrics else 0
         gone = {key: math.nan for key, value in before.items() if key not in metrics and not math.isnan(value)}
         now = int(time.time() * 1000)
-        changed = [Metric(key, value, now, 0) for key, value in {**metrics, **gone}.items() if before.get(key) != value]
+        after = {key: value for key, value in {**metrics, **gone}.items() if not _equal(before.get(key), value)}
+        changed = [Metric(key, value, now, number) for key, value in after.items()]
         for start in range(0, len(changed), 500):
             self.client.log_batch(self.run_id, metrics=changed[start : start + 500])
-        self.client.log_batch(self.run_id, tags=[RunTag(key, value) for key, value in tags.items()])
+        noted = {**tags, NUMBER: str(number)} if changed else tags
+        self.client.log_batch(self.run_id, tags=[RunTag(key, value) for key, value in noted.items()])
 
-    @hold_signals()
+    @hold_signals(is_server)
     def describe_experiment(self, tags: Mapping[str, str]) -> None:
         """Set tags of the experiment, which its page is drawn from; a store that refuses them is none the worse."""
         with suppress(MlflowException):
@@ -166,7 +189,7 @@ def open_parent_run(name: str, identity: str, *, note: str, any_version: bool = 
     known = [parent for parent in parents if parent.data.tags[HASH] == identity]
     if known:
         return ParentRun(client, experiment_id, known[0].info.run_id)
-    with hold_signals():
+    with hold_signals(is_server):
         tags = {NAME: name, HASH: identity, "arelu_meta": __version__, MLFLOW_RUN_NAME: name, MLFLOW_RUN_NOTE: note}
         made = client.create_run(experiment_id, tags=tags).info.run_id
         first = next(run for run in _parents(client, experiment_id, name) if run.data.tags[HASH] == identity)
@@ -216,6 +239,10 @@ def ended_runs(client: MlflowClient, experiment_id: str, condition: str) -> list
         for run in sorted(runs, key=lambda run: (run.info.end_time, run.info.run_id)):
             one_each.setdefault(run.data.tags.get("spec_hash", run.info.run_id), run)
     return list(one_each.values())
+
+
+def _equal(before: float | None, value: float) -> bool:
+    return before is not None and (before == value or (math.isnan(before) and math.isnan(value)))
 
 
 def _parents(client: MlflowClient, experiment_id: str, name: str) -> list[Run]:

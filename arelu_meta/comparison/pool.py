@@ -155,7 +155,9 @@ def _work(connection: Connection, number: int) -> None:
         while True:
             job: Job = connection.recv()
             send("outcome", run_cell(job.on_device(device_of_worker(job.execution.device, number)), _sending_bar(send)))
-    except (KeyboardInterrupt, EOFError, BrokenPipeError):
+    except KeyboardInterrupt:  # its run is closed: the runner need not wait for torch to be taken down
+        os._exit(0)
+    except (EOFError, BrokenPipeError):
         return
 
 

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -20,9 +19,11 @@ from arelu_meta.comparison.experiment import Experiment, read_experiment, read_p
 from arelu_meta.comparison.overview import Overview
 from arelu_meta.comparison.parent_run import AXES, BUDGET, ParentRun, open_parent_run
 from arelu_meta.comparison.pool import Pool
+from arelu_meta.comparison.result import ComparisonResult
 from arelu_meta.comparison.saved_view import experiment_tags
 from arelu_meta.comparison.validation import check_cells
 from arelu_meta.comparison.worker import WAITING, CellOutcome, Job
+from arelu_meta.console import output, progress
 from arelu_meta.errors import InputError, RunError, StoreError, first_line
 from arelu_meta.kinds.execution import Execution
 from arelu_meta.reporting import Report, make_report, report_metrics, write_report
@@ -82,25 +83,6 @@ class Plan:
         """Where its locks and its report are."""
         identity = comparison_hash(self.experiment, self.budget)
         return runs_folder() / f"comparison-{self.name}-{identity[:12]}"
-
-
-@dataclass(frozen=True)
-class ComparisonResult:
-    """What came of a comparison.
-
-    Attributes:
-        report: verdicts and tables over `report.analysis.findings`; None while other shards' cells are missing.
-        missing: cells without a result, each with the reason.
-        own_missing: those of them that this call was to run; without a shard, the same.
-        parent: the parent run in MLflow.
-        folder: where the report is.
-    """
-
-    report: Report | None
-    missing: tuple[str, ...]
-    own_missing: tuple[str, ...]
-    parent: ParentRun
-    folder: Path
 
 
 def run_comparison(
@@ -168,7 +150,7 @@ def run_plan(plan: Plan, workers: AbstractContextManager[Workers]) -> Comparison
         with _locked(plan):
             return _run_locked(plan, workers)
     except KeyboardInterrupt:
-        sys.stderr.write(f"{resume}\n")
+        output.write_line(resume)
         raise
     except (MlflowException, OSError) as error:
         raise RunError(f"the store or the disk failed: {first_line(error)}; {resume}") from error
@@ -224,7 +206,7 @@ def _run(
     what = f"{plan.name}: {total} cell{'s' * (total != 1)}"
     if plan.shard:
         what += f" of {len(plan.cells)} (shard {plan.shard[0]}/{plan.shard[1]})"
-    sys.stderr.write(f"{what}, {total - len(cells)} of them finished before\n")
+    progress.say(f"{what}, {total - len(cells)} of them finished before")
     if not cells:
         return []
     with workers as entered, Overview(len(cells)) as overview:

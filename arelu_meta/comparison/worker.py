@@ -136,8 +136,8 @@ def _run_locked(job: Job, folder: "RunFolder", bar: progress.Bar, start: float) 
     from arelu_meta.store.connection import has_diverged, open_store
 
     try:
-        client, experiment_id = open_store(job.execution.experiment)
-    except StoreError:  # it was there when the comparison began
+        client, experiment_id = open_store(job.execution.experiment, wait=0.0)
+    except StoreError:  # it was there when the comparison began, and need not be: nothing is lost by going on
         return _run_offline(job, folder, bar, start)
     of_this_cell = f"tags.spec_hash = '{job.cell.identity}'"
     ended = ended_runs(client, experiment_id, of_this_cell)

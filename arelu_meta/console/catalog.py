@@ -3,8 +3,10 @@
 In a wheel they lie inside the package; in a checkout or an editable install, beside it. A name or a path is accepted.
 """
 
+import json
 import re
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -55,3 +57,30 @@ def read(kind: Kind, name_or_path: str) -> dict[str, Any]:
     if path.parent != folder(kind):
         check_values(content, str(path))
     return {kind: path.stem, **content}
+
+
+def as_toml(values: Mapping[str, Any]) -> str:
+    """Write plain values as TOML: tables in one level, options inside them as inline tables; None has no place there.
+
+    >>> print(as_toml({"task": "mine", "data": {"dataset": "digits", "dataset_options": {"deep": True}, "test": 0.2}}))
+    task = "mine"
+    <BLANKLINE>
+    [data]
+    dataset = "digits"
+    dataset_options = { "deep" = true }
+    test = 0.2
+    """
+    lines = [f"{key} = {_toml_value(value)}" for key, value in values.items() if not isinstance(value, Mapping)]
+    for name, table in values.items():
+        if isinstance(table, Mapping):
+            lines += ["", f"[{name}]", *(f"{key} = {_toml_value(value)}" for key, value in table.items())]
+    return "\n".join(lines)
+
+
+def _toml_value(value: Any) -> str:
+    if isinstance(value, Mapping):
+        inside = ", ".join(f"{json.dumps(key)} = {_toml_value(item)}" for key, item in value.items())
+        return f"{{ {inside} }}" if inside else "{}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_toml_value, value))}]"
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")  # numbers, truth values and text alike

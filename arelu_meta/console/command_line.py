@@ -18,12 +18,14 @@ from typing import Any, NoReturn, TextIO
 from urllib.parse import unquote
 
 from arelu_meta import __version__
-from arelu_meta.console.progress import say
+from arelu_meta.console import output
+from arelu_meta.console.output import write_line
 from arelu_meta.errors import InputError, RunError, machine_trouble
 from arelu_meta.runtime.signals import Terminated, ending_handled
 from arelu_meta.runtime.waiting import bound_spinning
 
 _PARSERS: ContextVar[list["Parser"] | None] = ContextVar("parsers of the running command", default=None)
+_INSPECTED: ContextVar[list["Parser"] | None] = ContextVar("parsers of a command that is looked at", default=None)
 _PUNCTUATION = str.maketrans("", "", "[](),\"'")  # of Python's tuples and strings
 _ARGUMENT = re.compile(r"`([A-Za-z_]\w*)(?:=([^`]*))?`")
 
@@ -40,6 +42,16 @@ class Parser(argparse.ArgumentParser):
             parsers.append(self)
         if options.get("add_help", True):
             self.add_argument("--version", action="version", version=f"arelu_meta {__version__}")
+            output.add_output_flags(self)
+
+        if (inspected := _INSPECTED.get()) is not None:
+            inspected.append(self)
+
+    def parse_known_args(self, *arguments: Any, **options: Any) -> Any:
+        """Parse, unless the command is only looked at (`parsers_of`): it ends with the flags of its own."""
+        if _INSPECTED.get() is not None and self.add_help:
+            raise _LookedAt
+        return super().parse_known_args(*arguments, **options)
 
     def error(self, message: str) -> NoReturn:
         """Raise instead of printing the usage."""
@@ -48,6 +60,31 @@ class Parser(argparse.ArgumentParser):
     def flags(self) -> list[str]:
         """Give the long forms of all flags."""
         return [flag for flag in self._option_string_actions if flag.startswith("--")]
+
+    def flag_helps(self) -> dict[str, str]:
+        """Give the help of all flags, by their long forms."""
+        return {flag: (self._option_string_actions[flag].help or "").replace("%%", "%") for flag in self.flags()}
+
+    def words(self) -> list[str]:
+        """Give the words that are to be chosen from without a flag: sub-commands and the like."""
+        choices = [action.choices for action in self._actions if action.choices and not action.option_strings]
+        return [str(word) for some in choices for word in some]
+
+
+class _LookedAt(BaseException):
+    """Ends a command that is looked at, before it does anything."""
+
+
+def parsers_of(run: Callable[[Sequence[str]], int], argv: Sequence[str] = ()) -> list[Parser]:
+    """Give the parsers that a command makes for some arguments, without running it."""
+    inspected: list[Parser] = []
+    token = _INSPECTED.set(inspected)
+    try:
+        with suppress(_LookedAt):
+            run(argv)
+    finally:
+        _INSPECTED.reset(token)
+    return inspected
 
 
 def arguments_as_flags(message: str, flags: Collection[str] = ()) -> str:
@@ -91,32 +128,35 @@ def main(command: Callable[[Sequence[str] | None], int | None], argv: Sequence[s
         lines = arguments_as_flags(str(message), flags).split("\n")  # several where several things are wrong at once
         return "".join(f"{kind}: {line}\n" for line in lines)
 
+    showwarning = warnings.showwarning
+    if os.environ.get("RANK", "0") != "0":  # of several processes (torchrun) the first warns
+        warnings.showwarning = lambda *_warning, **_options: None
     warnings.formatwarning = lambda message, *_where, **_line: shown("warning", message)
     before = sys.stdout, sys.stderr
-    sys.stdout, sys.stderr = output = _writable(sys.stdout), _writable(sys.stderr)
-    if secrets := passwords():
-        sys.stdout, sys.stderr = (_Masked(stream, secrets) for stream in output)
+    sys.stdout, sys.stderr = streams = _writable(sys.stdout), _writable(sys.stderr)
+    if secrets := passwords(sys.argv[1:] if argv is None else argv):
+        sys.stdout, sys.stderr = (_Masked(stream, secrets) for stream in streams)
     try:
-        with ending_handled():
+        with output.asked_by_flags(), ending_handled():
             code = command(argv)
             sys.stdout.flush()
             return code or 0
     except Terminated as ending:
-        say("terminated")
+        write_line("terminated")
         return 128 + ending.number
     except KeyboardInterrupt:
-        say("interrupted")
+        write_line("interrupted")
         return 130
     except Exception as error:
         line = error if isinstance(error, InputError | RunError) else machine_trouble(error)
         if line is None and not secrets:
             raise
-        say(shown("error", line).rstrip("\n") if line else traceback.format_exc())  # Python itself knows no mask
-        _leave_output_that_fails(output[0])
+        write_line(shown("error", line).rstrip("\n") if line else traceback.format_exc())  # Python itself knows no mask
+        _leave_output_that_fails(streams[0])
         return 2 if isinstance(error, InputError) else 1
     finally:
         sys.stdout, sys.stderr = before
-        warnings.formatwarning = formatwarning
+        warnings.formatwarning, warnings.showwarning = formatwarning, showwarning
         _PARSERS.reset(token)
 
 
@@ -138,11 +178,16 @@ def _leave_output_that_fails(stream: TextIO) -> None:
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
-def passwords() -> list[str]:
-    """Give the passwords in the addresses of the MLflow store and registry, as written there and as they are."""
+def passwords(words: Sequence[str] = ()) -> list[str]:
+    """Give the passwords in the addresses of the MLflow store and registry, as written there and as they are.
+
+    Args:
+        words: of a command, which may be addresses too
+    """
     found = []
-    for variable in ("MLFLOW_TRACKING_URI", "MLFLOW_REGISTRY_URI", "MLFLOW_TRACKING_PASSWORD", "MLFLOW_TRACKING_TOKEN"):
-        value = os.environ.get(variable, "")
+    variables = ("MLFLOW_TRACKING_URI", "MLFLOW_REGISTRY_URI", "MLFLOW_TRACKING_PASSWORD", "MLFLOW_TRACKING_TOKEN")
+    values = [(variable, os.environ.get(variable, "")) for variable in variables]
+    for variable, value in (*values, *(("URI", str(word)) for word in words)):
         inside = re.search(r"://[^:/@\s]*:(\S+)@", value)
         written = inside[1] if inside else "" if variable.endswith("URI") else value
         found += [one for one in (written, unquote(written)) if one]

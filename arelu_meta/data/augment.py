@@ -1,7 +1,11 @@
-"""Augmentation of whole batches as tensors: index arithmetic and one resampling, no Python work per image."""
+"""Augmentation of whole batches as tensors on their device; each image of a batch draws its own.
+
+augment("standard")                     random resized crop, half of them mirrored
+augment("none", randaugment=(2, 9))     two operations at level 9; also `color_jitter`, `random_erasing`
+"""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeAlias
 
@@ -9,20 +13,35 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from arelu_meta.data.color_jitter import color_jitter as jitter
+from arelu_meta.data.rectangles import crop_resized, draw_crops, erase
 from arelu_meta.errors import unknown
 
 Augment: TypeAlias = Callable[[Tensor, torch.Generator], Tensor]
 
 
-def augment(name: str) -> Augment | None:
-    """Find an augmentation of uint8 images by name.
+def augment(
+    name: str,
+    *,
+    crop_scale: Sequence[float] = (0.08, 1.0),
+    randaugment: Sequence[int] = (),
+    color_jitter: Sequence[float] = (),
+    random_erasing: float = 0.0,
+    fill: tuple[float, ...] = (),
+) -> Augment | None:
+    """Find an augmentation of uint8 images by name, followed by what else is asked for.
 
     Args:
-        name: `none`, `crop_flip` or `shift`.
+        name: `none`, `crop_flip`, `shift` or `standard`: random resized crop, half of them mirrored.
+        crop_scale: of `standard`: smallest and largest share of the area that is cut out.
+        randaugment: number of operations and level of RandAugment; empty: none.
+        color_jitter: brightness, contrast, saturation and, if given, hue; empty: none.
+        random_erasing: share of the images of which a rectangle is erased.
+        fill: colour of what is erased, per channel in [0, 1].
 
     Returns:
         A function of a batch (N, C, H, W) and a `torch.Generator` on the CPU that returns a new batch of the same shape
-        and type; None for `none`.
+        and type; None where nothing is asked for.
 
     Raises:
         InputError: an unknown name.
@@ -34,7 +53,29 @@ def augment(name: str) -> Augment | None:
     """
     if name not in AUGMENTS:
         raise unknown("augmentation", name, AUGMENTS)
-    return AUGMENTS[name]
+    first = partial(standard, scale=crop_scale) if name == "standard" else AUGMENTS[name]
+    steps: list[Augment] = [] if first is None else [first]
+    if randaugment:
+        from arelu_meta.data import randaugment as policy  # and torchvision
+
+        steps.append(partial(policy.randaugment, operations=randaugment[0], level=randaugment[1]))
+    if color_jitter:
+        steps.append(jitter(*color_jitter))
+    if random_erasing:
+        steps.append(partial(erase, share=random_erasing, fill=fill))
+    return partial(_in_turn, steps=steps) if len(steps) > 1 else next(iter(steps), None)
+
+
+def _in_turn(images: Tensor, random: torch.Generator, *, steps: Sequence[Augment]) -> Tensor:
+    for step in steps:
+        images = step(images, random)
+    return images
+
+
+def standard(images: Tensor, random: torch.Generator, *, scale: Sequence[float] = (0.08, 1.0)) -> Tensor:
+    """Cut a rectangle out of each image, resample it to the image's size, and mirror half of them."""
+    height, width = images.shape[2:]
+    return crop_resized(images, draw_crops(len(images), (height, width), random, scale=(scale[0], scale[1])))
 
 
 def _shifted(images: Tensor, random: torch.Generator, *, by: int, mirror: bool) -> Tensor:
@@ -55,7 +96,7 @@ def _shifted(images: Tensor, random: torch.Generator, *, by: int, mirror: bool) 
 
 crop_flip = partial(_shifted, by=4, mirror=True)
 shift = partial(_shifted, by=2, mirror=False)  # for digits and letters, which have no mirror images
-AUGMENTS: dict[str, Augment | None] = {"none": None, "crop_flip": crop_flip, "shift": shift}
+AUGMENTS: dict[str, Augment | None] = {"none": None, "crop_flip": crop_flip, "shift": shift, "standard": standard}
 
 
 def random_affine(count: int, random: torch.Generator, *, scale: float = 0.05, degrees: float = 15.0) -> Tensor:

@@ -11,6 +11,7 @@ from scipy import ndimage
 
 from arelu_meta.data.bundled import open_font
 from arelu_meta.data.imageset import ImageSet
+from arelu_meta.data.rows import ImageRows
 from arelu_meta.errors import InputError
 
 TEXT_SIZE = 14
@@ -24,9 +25,11 @@ def describe(images: ImageSet) -> str:
     height, width = images.image_size
     counts = images.counts()
     median = float(counts.double().quantile(0.5))
+    place = f", in {images.images.source.place}" if isinstance(images.images, ImageRows) else ""
+    size = f"{images.channels}x{height}x{width}, {images.images.nbytes / 1e6:.1f} MB"
     lines = [
         ("name", images.name),
-        ("images", f"{len(images):,} of {images.channels}x{height}x{width}, {images.images.nbytes / 1e6:.1f} MB"),
+        ("images", f"{len(images):,} of {size}{place}"),
         ("classes", _listed(images.class_names)),
         ("per class", f"min {int(counts.min())}, median {median:g}, max {int(counts.max())}"),
     ]
@@ -50,6 +53,24 @@ def describe(images: ImageSet) -> str:
     lines += [(f"file {name}", sha) for name, sha in images.provenance.files.items()]
     widest = max(len(key) for key, _ in lines)
     return "\n".join(f"{key:<{widest}}  {value}" for key, value in lines)
+
+
+def facts(images: ImageSet) -> dict[str, object]:
+    """The same for scripts, as plain values for JSON."""
+    height, width = images.image_size
+    return {
+        "name": images.name,
+        "images": len(images),
+        "channels": images.channels,
+        "height": height,
+        "width": width,
+        "classes": dict(zip(images.class_names, images.counts().tolist(), strict=True)),
+        "subsets": {subset: len(numbers) for subset, numbers in images.subsets.items()},
+        "groups": len(images.group_names),
+        "digest": images.digest,
+        "source": images.provenance.source,
+        "verified": images.provenance.verified,
+    }
 
 
 def _listed(names: Sequence[str], most: int = 10) -> str:

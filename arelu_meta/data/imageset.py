@@ -1,14 +1,18 @@
 """`ImageSet`: labelled images or vectors in memory, the one type every reader returns and every loop draws from."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import torch
 from torch import Tensor
 
+from arelu_meta.data.files import FOLDER, cached_arrays
+from arelu_meta.data.rows import HostImages, ImageRows
 from arelu_meta.errors import InputError
+
+NORMALISED_AT_ONCE = 1 << 18  # pixels: what the steps of the arithmetic leave in a core's cache
 
 
 @dataclass(frozen=True)
@@ -18,6 +22,7 @@ class Provenance:
     source: str = "memory"
     verified: bool = False
     files: Mapping[str, str] = field(default_factory=dict)  # file name -> SHA-256 of what was read
+    read_size: int = 0  # side that image files were resampled to when they were read; 0: read as they are
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,7 +33,8 @@ class ImageSet:
 
     Args:
         name: shown in messages and reports.
-        images: (N, C, H, W) uint8, or vectors (N, D, 1, 1) float32.
+        images: (N, C, H, W) uint8, or vectors (N, D, 1, 1) float32; or rows of a source that is read when it is
+            indexed (`data.rows`).
         labels: (N,) int64, numbers of class names.
         class_names: one per class; a class may be without images.
         subsets: the publisher's own division as image numbers (n,), if there is one: `train`, `test` (and
@@ -52,7 +58,7 @@ class ImageSet:
     """
 
     name: str
-    images: Tensor
+    images: Tensor | ImageRows
     labels: Tensor
     class_names: tuple[str, ...]
     subsets: Mapping[str, Tensor] = field(default_factory=dict)
@@ -112,8 +118,8 @@ class ImageSet:
 
     @property
     def device(self) -> torch.device:
-        """Where the images are."""
-        return self.images.device
+        """Where labels are, and images when they are asked for."""
+        return self.labels.device
 
     def counts(self) -> Tensor:
         """Images per class, (classes,)."""
@@ -121,9 +127,16 @@ class ImageSet:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 over images, labels, masks, groups, targets and class names, wherever they were read from."""
-        sha = hashlib.sha256()
-        for tensor in (self.images, self.labels, self.masks, self.groups, self.targets):
+        """SHA-256 over images, labels, masks, groups, targets and class names, wherever they were read from.
+
+        Of images that are read when they are indexed, it is the source's own digest, which does not read them.
+        """
+        images = self.images
+        if isinstance(images, ImageRows) and isinstance(images.source, HostImages) and images.is_whole:
+            return images.source.digest
+        sha = hashlib.sha256(images.digest.encode() if isinstance(images, ImageRows) else b"")
+        at_rest = images if isinstance(images, Tensor) else None
+        for tensor in (at_rest, self.labels, self.masks, self.groups, self.targets):
             if tensor is not None:
                 sha.update(f"{tensor.dtype}{tuple(tensor.shape)}".encode())
                 sha.update(tensor.cpu().contiguous().numpy().data)
@@ -159,7 +172,7 @@ class ImageSet:
         return replace(
             self,
             name=name or self.name,
-            images=self.images[index],
+            images=self.images.select(index) if isinstance(self.images, ImageRows) else self.images[index],
             labels=self.labels[index],
             masks=None if self.masks is None else self.masks[index],
             groups=None if self.groups is None else self.groups[index],
@@ -179,47 +192,88 @@ class ImageSet:
             volume_statistics=None if self.volume_statistics is None else self.volume_statistics.to(device),
         )
 
+    def kept_in_host_memory(self) -> "ImageSet":
+        """Let images stay where they are now, on the CPU, whatever device they are asked for on; `to` says which."""
+        if isinstance(self.images, ImageRows) or self.is_vectors:
+            return self
+        return replace(self, images=ImageRows(HostImages(self.images.cpu(), self.digest), torch.arange(len(self))))
+
+    @property
+    def tensor(self) -> Tensor:
+        """All images as one tensor, read now where they are not in memory."""
+        return self.images[torch.arange(len(self))] if isinstance(self.images, ImageRows) else self.images
+
+    def image_chunks(self) -> Iterator[Tensor]:
+        """Go through all images as they are at rest, (n, C, H, W) at a time; at once where they are in memory."""
+        return self.images.chunks() if isinstance(self.images, ImageRows) else iter((self.images,))
+
     def channel_statistics(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
         """Mean and standard deviation of each channel, of pixels in [0, 1], or of each feature.
 
         Those of pixels are taken from the histogram of the 256 values, so that no float copy of the images is made.
         """
-        if self.is_vectors:
+        if isinstance(self.images, Tensor) and self.is_vectors:
             features = self.images.flatten(1).cpu().double()
             return tuple(features.mean(0).tolist()), tuple(features.std(0, correction=0).tolist())
         values = torch.arange(256, dtype=torch.float64) / 255
         means, deviations = [], []
-        for channel in range(self.channels):
-            counts = torch.bincount(self.images[:, channel].reshape(-1), minlength=256).cpu().double()
-            share = counts / counts.sum()
+        if isinstance(self.images, ImageRows):  # a pass over the file, the same for every run on these images
+            key = f"{FOLDER}/{self.images.digest[:32]}-histogram"
+            counts = torch.from_numpy(cached_arrays(key, "1", lambda: {"counts": self._histogram().numpy()})["counts"])
+        else:
+            counts = self._histogram()
+        for count in counts.double():
+            share = count / count.sum()
             mean = (share * values).sum()
             means.append(float(mean))
             deviations.append(float((share * (values - mean).square()).sum().sqrt()))
         return tuple(means), tuple(deviations)
+
+    def _histogram(self) -> Tensor:
+        """Count how often each of the 256 values occurs in each channel, (C, 256)."""
+        counts = torch.zeros(self.channels, 256, dtype=torch.int64)
+        for images in self.image_chunks():
+            for channel in range(self.channels):
+                counts[channel] += torch.bincount(images[:, channel].reshape(-1), minlength=256).cpu()
+        return counts
 
     def normalised_like(self, other: "ImageSet") -> "ImageSet":
         """Use the channel statistics of `other`, the training images, for `pixels`."""
         mean, std = other.channel_statistics()
         return replace(self, mean=mean, std=tuple(max(deviation, 1e-6) for deviation in std))
 
-    def pixels(self, index: Tensor) -> Tensor:
+    def pixels(self, index: Tensor, images: Tensor | None = None) -> Tensor:
         """Gather images and normalise them.
 
         Args:
             index: image numbers of any shape, on the set's device.
+            images: those images, where they have been gathered already.
 
         Returns:
             Pixels `(*index.shape, C, H, W)` float32: in [0, 1] (vectors as they are), then less `mean` and divided by
             `std` if these are set, or by those of the image's volume.
         """
+        images = self.images[index] if images is None else images
         if self.volume_statistics is None or self.groups is None or not self.mean:
-            return self.normalise(self.images[index])
+            return self.normalise(images)
         mean, std = self.volume_statistics[self.groups[index]].unsqueeze(-1).unsqueeze(-1).unbind(-4)
-        return self.images[index].float().div_(255).sub_(mean).div_(std)
+        return images.float().div_(255).sub_(mean).div_(std)
 
     def normalise(self, images: Tensor) -> Tensor:
         """Turn images (..., C, H, W) as they are at rest into float32 with the channel statistics of this set."""
-        pixels = images.clone() if self.is_vectors else images.float().div_(255)
+        if self.is_vectors:
+            return self._standardised(images.clone())
+        pixels = torch.empty(images.shape, dtype=torch.float32, device=images.device)
+        if pixels.device.type != "cpu" or not pixels.numel():
+            return self._standardised(pixels.copy_(images).div_(255))
+        step = max(1, NORMALISED_AT_ONCE // images.shape[-3:].numel())
+        flat = images.reshape(-1, *images.shape[-3:])
+        for some, raw in zip(pixels.view(flat.shape).split(step), flat.split(step), strict=True):
+            self._standardised(some.copy_(raw).div_(255))
+        return pixels
+
+    def _standardised(self, pixels: Tensor) -> Tensor:
+        """Take the mean from pixels and divide by the deviation, in place."""
         if self.mean:
             shape = (self.channels, 1, 1)
             pixels.sub_(torch.tensor(self.mean, device=pixels.device).view(shape))

@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -13,9 +13,10 @@ from PIL import Image
 from torch import Tensor
 
 from arelu_meta.data.imageset import ImageSet
+from arelu_meta.data.rows import HostImages, ImageRows
 from arelu_meta.errors import InputError
 from arelu_meta.reading import parse_json
-from arelu_meta.runtime.hardware import available_memory
+from arelu_meta.runtime.hardware import available_memory, image_memory
 
 Resize = Literal["crop", "scale"]
 LARGEST = 1 << 16  # channels, and pixels a side
@@ -36,6 +37,7 @@ class Inputs:
         read_size: side that image files were resampled to when they were read, before `resize`; 0: read as they are.
         sides: height and width where they differ.
         vectors: whether it takes vectors of `channels` features, of any value, in place of images.
+        crop_pct: share of the side that is cut out of the centre when images are resampled (timm's word); 1: all.
 
     Example:
         >>> str(Inputs(3, 32, mean=(0.5, 0.5, 0.5), std=(0.25, 0.25, 0.25)))
@@ -50,6 +52,7 @@ class Inputs:
     read_size: int = 0
     sides: tuple[int, ...] = ()
     vectors: bool = False
+    crop_pct: float = 1.0
 
     @property
     def size(self) -> tuple[int, int]:
@@ -100,6 +103,8 @@ def from_values(values: Mapping[str, Any]) -> Inputs:
         and all(isinstance(each, int | float) and math.isfinite(each) for each in known.get(name, ()))
         for name in many
     )
+    share = known.get("crop_pct", 1.0)
+    right = right and isinstance(share, int | float) and 0 < share <= 1
     if not right or not all(type(side) is int and 0 < side <= LARGEST for side in known.get("sides", ())):
         raise InputError(f"no network takes images of {dict(known)!r:.200}; store the network anew")
     return Inputs(**known)
@@ -128,14 +133,16 @@ def _check_fit(images: ImageSet, channels: int, image_size: int) -> None:
         held = f"{images.name} holds vectors of {images.channels} features"
         raise InputError(f"{held}, and {asked} is of images; leave it out, or give images")
     needed = len(images) * (channels or images.channels) * image_size**2
-    if needed > available_memory():
+    if images.masks is not None and needed > available_memory():
         raise InputError(
             f"{len(images)} images of {image_size}x{image_size} take {needed >> 30} GiB, more than this machine has; "
             "lower `image_size`"
         )
 
 
-def fit_images(images: ImageSet, *, channels: int = 0, image_size: int = 0, resize: Resize = "scale") -> ImageSet:
+def fit_images(
+    images: ImageSet, *, channels: int = 0, image_size: int = 0, resize: Resize = "scale", crop_pct: float = 1.0
+) -> ImageSet:
     """Bring a set to a number of channels and to square images of one size.
 
     Args:
@@ -143,6 +150,7 @@ def fit_images(images: ImageSet, *, channels: int = 0, image_size: int = 0, resi
         channels: grey becomes colour by repetition, colour grey by luminance; 0 leaves them as they are.
         image_size: height and width in pixels; 0 leaves them as they are.
         resize: `scale` resamples (bilinear, antialiased; masks by nearest neighbour), `crop` cuts out the centre.
+        crop_pct: `scale` resamples to `image_size` / `crop_pct`, rounded down, and cuts the centre out of that.
 
     Returns:
         The set with images (N, channels, image_size, image_size), and masks of that size if it has any.
@@ -158,35 +166,70 @@ def fit_images(images: ImageSet, *, channels: int = 0, image_size: int = 0, resi
     _check_fit(images, channels, image_size)
     if images.is_vectors:
         return images
+    fit = Fit(channels, image_size, resize, crop_pct, images.name)
+    shape = fit.shape(images.channels, *images.image_size)
+    if shape == (images.channels, *images.image_size) and crop_pct == 1:
+        return images
     pixels, masks = images.images, images.masks
-    if channels and channels != images.channels:
-        if images.channels == 1:
-            pixels = pixels.expand(-1, channels, -1, -1).contiguous()
-        elif images.channels == 3 and channels == 1:
-            weights = torch.tensor(LUMINANCE, device=pixels.device).view(1, 3, 1, 1)
-            pixels = (pixels.float() * weights).sum(1, keepdim=True).round().to(torch.uint8)
-        else:
-            raise InputError(f"{images.name} has {images.channels} channels, which cannot be turned into {channels}")
-    if image_size and images.image_size != (image_size, image_size):
-        if resize == "crop":
-            pixels = _cropped(pixels, image_size, images.name)
-            masks = None if masks is None else _cropped(masks, image_size, images.name)
-        else:
-            size, scaled = (image_size, image_size), []
-            for chunk in pixels.split(4096):  # no float copy of the whole set
-                small = F.interpolate(chunk.float(), size=size, mode="bilinear", align_corners=False, antialias=True)
-                scaled.append(small.round().clamp(0, 255).to(torch.uint8))
-            pixels = torch.cat(scaled)
-            masks = None if masks is None else F.interpolate(masks, size=size, mode="nearest")
-    return replace(images, images=pixels, masks=masks)
+    if isinstance(pixels, Tensor) and masks is None and len(images) * math.prod(shape) > image_memory():
+        pixels = ImageRows(HostImages(pixels.cpu(), images.digest), torch.arange(len(images)), images.device)
+    if isinstance(pixels, ImageRows):
+        return replace(images, images=pixels.converted(fit))
+    if masks is not None and images.image_size != shape[1:]:  # segmentation knows no `crop_pct`
+        crops = resize == "crop"
+        masks = _cropped(masks, image_size) if crops else F.interpolate(masks, size=shape[1:])
+    return replace(images, images=fit(pixels), masks=masks)
 
 
-def _cropped(pixels: Tensor, size: int, name: str) -> Tensor:
+@dataclass(frozen=True)
+class Fit:
+    """Bring images (n, C, H, W) uint8 to a number of channels and a size; what is 0 stays as it is."""
+
+    channels: int
+    image_size: int
+    resize: Resize
+    crop_pct: float
+    name: str = field(repr=False)
+
+    def shape(self, channels: int, height: int, width: int) -> tuple[int, int, int]:
+        """Channels, height and width of what it makes of such images.
+
+        Raises:
+            InputError: channels that cannot be converted, or a crop larger than the images.
+        """
+        wanted, side = self.channels or channels, self.image_size
+        if wanted != channels and channels != 1 and (channels, wanted) != (3, 1):
+            raise InputError(f"{self.name} has {channels} channels, which cannot be turned into {wanted}")
+        if self.resize == "crop" and side > min(height, width):
+            raise InputError(
+                f"{self.name} has images of {height}x{width}; {side}x{side} cannot be cut out of them, "
+                "set `resize` to scale"
+            )
+        return (wanted, side, side) if side else (wanted, height, width)
+
+    def __call__(self, images: Tensor) -> Tensor:
+        """Convert channels first, then the size."""
+        channels, *size = self.shape(*images.shape[1:])
+        if channels != images.shape[1] and images.shape[1] == 1:
+            images = images.expand(-1, channels, -1, -1).contiguous()
+        elif channels != images.shape[1]:
+            weights = torch.tensor(LUMINANCE, device=images.device).view(1, 3, 1, 1)
+            images = (images.float() * weights).sum(1, keepdim=True).round().to(torch.uint8)
+        cuts = self.crop_pct < 1 and bool(self.image_size)
+        if list(images.shape[2:]) == size and not cuts:
+            return images
+        if self.resize == "crop":
+            return _cropped(images, self.image_size)
+        size = [math.floor(self.image_size / self.crop_pct)] * 2 if cuts else size
+        scaled = []
+        for chunk in images.split(4096):  # no float copy of the whole set
+            small = F.interpolate(chunk.float(), size=size, mode="bilinear", align_corners=False, antialias=True)
+            scaled.append(small.round().clamp(0, 255).to(torch.uint8))
+        return _cropped(torch.cat(scaled), self.image_size) if cuts else torch.cat(scaled)
+
+
+def _cropped(pixels: Tensor, size: int) -> Tensor:
     height, width = pixels.shape[2:]
-    if size > min(height, width):
-        raise InputError(
-            f"{name} has images of {height}x{width}; {size}x{size} cannot be cut out of them, set `resize` to scale"
-        )
     top, left = (height - size) // 2, (width - size) // 2
     return pixels[:, :, top : top + size, left : left + size].contiguous()
 

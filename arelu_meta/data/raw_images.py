@@ -12,7 +12,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from arelu_meta.data.files.image_folders import GREY_MODES, read_image
+from arelu_meta.data.files.image_files import GREY_MODES, read_image
 from arelu_meta.data.imageset import ImageSet
 from arelu_meta.data.inputs import Inputs, fit_images, read_at
 from arelu_meta.errors import InputError
@@ -162,7 +162,7 @@ def _fitted(images: Tensor, inputs: Inputs, name: str) -> Tensor:
     """Bring images (N, C, H, W) to the channels and the size of the network, through bytes as in training."""
     height, width = inputs.size
     fits = (height or images.shape[2], width or images.shape[3]) == tuple(images.shape[2:])
-    if (fits and images.shape[1] == inputs.channels) or not len(images):
+    if (fits and images.shape[1] == inputs.channels and inputs.crop_pct == 1) or not len(images):
         return images
     if not fits and inputs.sides:
         given = "x".join(str(side) for side in images.shape[2:])
@@ -170,4 +170,10 @@ def _fitted(images: Tensor, inputs: Inputs, name: str) -> Tensor:
     pixels = images if images.dtype == torch.uint8 else (images * 255).round().to(torch.uint8)
     pixels = pixels if fits else read_at(pixels, inputs.read_size)
     raw = ImageSet(name, pixels, torch.zeros(len(pixels), dtype=torch.int64), ("",))
-    return fit_images(raw, channels=inputs.channels, image_size=inputs.image_size, resize=inputs.resize).images
+    return fit_images(
+        raw,
+        channels=inputs.channels,
+        image_size=inputs.image_size,
+        resize=inputs.resize,
+        crop_pct=inputs.crop_pct,
+    ).tensor

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from arelu_meta.data.imageset import ImageSet
+from arelu_meta.data.rows import ImageRows
 from arelu_meta.errors import InputError
 from arelu_meta.seeding import generator
 
@@ -75,8 +76,9 @@ def divide(
     if int(torch.bincount(numbers).max()) > 1:
         raise InputError(f"{images.name}: an image is in more than one of train, validation and test")
     subsets = {name: images.subset(indices[name], f"{images.name}/{name}") for name in SUBSETS}
-    normalised = {name: subset.normalised_like(subsets["train"]) for name, subset in subsets.items()}
-    return Split(**normalised, held_out=held_out, indices=dict(indices), source=images.digest)
+    if not isinstance(images.images, ImageRows) or images.images.source.ready:  # else by who decodes them
+        subsets = {name: subset.normalised_like(subsets["train"]) for name, subset in subsets.items()}
+    return Split(**subsets, held_out=held_out, indices=dict(indices), source=images.digest)
 
 
 def limit(
@@ -172,9 +174,12 @@ def by_class(images: ImageSet, *, validation_classes: int, test_classes: int, se
     Raises:
         InputError: counts that cannot be met.
     """
-    if validation_classes < 1 or test_classes < 1:
-        raise InputError(f"validation_classes {validation_classes} and test_classes {test_classes} must be 1 or more")
     families = images.class_families()
+    total, held = sum(map(len, families)), validation_classes + test_classes
+    if min(validation_classes, test_classes) < 1 or held >= total:
+        asked = f"validation_classes {validation_classes} and test_classes {test_classes} must be 1 or more"
+        remedy = "lower `ways` or these numbers, or set `split='by_image'`"
+        raise InputError(f"{asked}, and leave some of {total} classes of {images.name} to train on; {remedy}")
     order = torch.randperm(len(families), generator=generator(seed, f"split/{images.name}"))
     wanted = {"test": test_classes, "validation": validation_classes}
     chosen: dict[str, list[int]] = {subset: [] for subset in SUBSETS}
@@ -185,7 +190,7 @@ def by_class(images: ImageSet, *, validation_classes: int, test_classes: int, se
         if len(chosen[subset]) != count:
             raise InputError(
                 f"{images.name}: {len(chosen[subset])} instead of {count} {subset}_classes fit, out of "
-                f"{sum(map(len, families))} in {len(families)} families that stay whole; ask for {len(chosen[subset])}"
+                f"{total} in {len(families)} families that stay whole; ask for {len(chosen[subset])}"
             )
     labels = images.labels.cpu()
     indices = {name: torch.isin(labels, torch.tensor(some)).nonzero().squeeze(1) for name, some in chosen.items()}
@@ -289,10 +294,9 @@ def _stratified(
     for label in torch.nonzero(torch.bincount(labels)).squeeze(1).tolist():
         members = numbers[labels == label]
         if len(members) < len(chosen):
-            raise InputError(
-                f"class {images.class_names[label]!r} of {images.name} has {len(members)} image(s), but {len(chosen)} "
-                f"are needed to split by image; drop the class, add images or split by class"
-            )
+            held = f"class {images.class_names[label]!r} of {images.name} has {len(members)} image(s)"
+            remedy = "drop the class, add images or split by class"
+            raise InputError(f"{held}, but {len(chosen)} are needed to split by image; {remedy}")
         members = members[torch.randperm(len(members), generator=draw)]
         for share, drawn in zip(chosen, torch.split(members, _sizes(len(members), shares)), strict=True):
             share.append(drawn)

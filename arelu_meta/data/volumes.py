@@ -55,7 +55,7 @@ def prepare_volumes(
         raise InputError(f"{images.name} has no masks or names no patients, so it has no volumes to prepare")
     side = image_size or (max(images.image_size) if crop else 0)
     size = (side, side) if side else images.image_size
-    pixels = images.images.new_empty(len(images), images.channels, *size)
+    pixels = images.tensor.new_empty(len(images), images.channels, *size)
     masks = images.masks.new_empty(len(images), 1, *size)
     kept, done = list[Tensor](), 0
     statistics = torch.ones(len(images.group_names), 2, images.channels, device=images.device)
@@ -64,7 +64,7 @@ def prepare_volumes(
         numbers = numbers[1:-1] if drop_ends else numbers
         volume, inside = _prepared(images, numbers, images.group_names[group], crop, side, percentiles)
         part = slice(done, done := done + len(volume))
-        pixels[part] = volume.images
+        pixels[part] = volume.tensor
         if volume.masks is not None:
             masks[part] = volume.masks
         kept.append(numbers[inside])
@@ -84,7 +84,7 @@ def _prepared(
         volume, inside = _cropped(volume, name)
     volume = fit_images(volume, image_size=side)
     if percentiles:
-        volume = replace(volume, images=_stretched(volume.images, percentiles, name))
+        volume = replace(volume, images=_stretched(volume.tensor, percentiles, name))
     return volume, inside
 
 
@@ -106,10 +106,10 @@ def _with_slices(images: ImageSet, kept: Tensor, pixels: Tensor, masks: Tensor, 
 
 def _cropped(volume: ImageSet, name: str) -> tuple[ImageSet, slice]:
     """Cut a volume to the box that holds all pixels but the background, padded to a square; also say which slices."""
-    brightest = int(volume.images.max())
+    brightest = int(volume.tensor.max())
     if not brightest:
         raise InputError(f"{name} is black; switch `crop_volumes` off, or move it elsewhere")
-    pixels = volume.images.masked_fill(volume.images < brightest * BACKGROUND, 0)
+    pixels = volume.tensor.masked_fill(volume.tensor < brightest * BACKGROUND, 0)
     occupied = pixels.amax(1) > 0  # (slices, H, W)
     low, high = torch.nonzero(occupied).aminmax(dim=0)
     slices, rows, columns = (slice(int(first), int(last) + 1) for first, last in zip(low, high, strict=True))

@@ -12,18 +12,18 @@ from torch import Tensor, nn
 
 from arelu_meta.activations import Activation
 from arelu_meta.console.flags import validated
-from arelu_meta.data.augment import augment
-from arelu_meta.data.batches import Batches
+from arelu_meta.data.files.image_cache import keep_decoded
 from arelu_meta.data.files.user_data import to_images
 from arelu_meta.data.imageset import ImageSet
 from arelu_meta.data.inputs import inputs_of
 from arelu_meta.errors import InputError
 from arelu_meta.estimators.classifier import AdaptedTabular, ImageClassifier, adapt_tabular
+from arelu_meta.kinds.classify.run import training_batches
 from arelu_meta.kinds.finetune.spec import PretrainedSection
 from arelu_meta.kinds.supervised_spec import OptimizationSection
-from arelu_meta.pretrained.assembly import assemble, check_memory, check_takes, fit_to_inputs
+from arelu_meta.pretrained.assembly import assemble, check_takes, fit_to_inputs
 from arelu_meta.pretrained.networks import Model, find_model
-from arelu_meta.runtime.hardware import available_memory, resolve_device
+from arelu_meta.runtime.hardware import resolve_device
 from arelu_meta.seeding import generator, global_stream
 from arelu_meta.training.forward import predict
 from arelu_meta.training.losses import cross_entropy
@@ -169,8 +169,8 @@ class FineTuneClassifier(ImageClassifier):
             image_size=self.image_size,
             seed=seed,
         )
-        check_memory(len(images), made.inputs, memory=available_memory())
         prepared = fit_to_inputs(images, made.inputs, resize="scale")
+        prepared = keep_decoded({"all": prepared})["all"]
         if made.target_statistics:
             prepared = prepared.normalised_like(prepared)
         if len(images) % training.batch_size == 1:
@@ -178,7 +178,7 @@ class FineTuneClassifier(ImageClassifier):
         device = resolve_device(self.device)
         prepared = prepared.to(device)
         loss = cross_entropy(prepared, label_smoothing=training.label_smoothing, class_weights=training.class_weights)
-        batches = Batches(prepared, training.batch_size, generator(seed, "batches"), augment=augment(training.augment))
+        batches = training_batches(prepared, training, generator(seed, "batches"))
         options = training.trainer_options()
         trainer = SupervisedTrainer(made.network.to(device), batches, loss, head=made.head, **options)
         with global_stream(seed, "training"), torch.enable_grad():

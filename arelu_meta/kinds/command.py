@@ -7,19 +7,25 @@ import argparse
 import os
 import shlex
 import sys
+import tomllib
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pydantic import BaseModel
+
 from arelu_meta import kinds
-from arelu_meta.console import catalog, command_line
+from arelu_meta.console import catalog, command_line, output
 from arelu_meta.console.flags import add_flags, from_flags, validated
-from arelu_meta.errors import InputError, suggestion, unknown
+from arelu_meta.errors import InputError, RunError, suggestion, unknown
 from arelu_meta.trust import trusting
 
 if TYPE_CHECKING:
     from arelu_meta.kinds.execution import Execution
+    from arelu_meta.kinds.results import Result
     from arelu_meta.kinds.sections import Spec
+    from arelu_meta.kinds.seeds import SeedsResult
 
 _NOT_FLAGS = ("task", "version", "summary", "kind")
 _SHORT = {"dataset": "--data"}
@@ -39,24 +45,32 @@ def run_command(
 
     def command(argv: Sequence[str] | None) -> None:
         spec, execution = read_flags(kind, argv, kind_by_flag=kind_by_flag, example=example)
+        if file := _early_flags(_arguments(argv)).save_task:
+            save_task(spec, Path(file))
+            again = f"python -m arelu_meta.{kinds.entry(spec.kind).command} --task {shlex.quote(file)}"
+            output.show(f"wrote {file}; to run it: {again}", {"task_file": file, "identity": spec.identity})
+            return
         from arelu_meta.console import progress
 
-        if "torch" not in sys.modules and os.environ.get("RANK", "0") == "0":  # which takes seconds
-            progress.say(f"{spec.task}: loading torch and MLflow")
-        from arelu_meta.kinds.execution import TrainingExecution
-        from arelu_meta.kinds.results import Result
-        from arelu_meta.kinds.seeds import SeedsResult, run_seeds
-        from arelu_meta.runtime import processes
-
-        result: Result | SeedsResult
-        if isinstance(execution, TrainingExecution) and execution.seeds:
-            result = run_seeds(spec, execution, progress.shown)
-        else:
-            result = kinds.run(spec, execution, bar=progress.shown)
-        if processes.is_first():
-            sys.stdout.write(result.report() + "\n")
+        first = os.environ.get("RANK", "0") == "0"  # of several processes, the one that speaks
+        loading = progress.working(f"{spec.task}: loading torch and MLflow", in_logs="torch" not in sys.modules)
+        with loading if first else nullcontext():
+            result = _run(spec, execution)
+        if first:
+            output.show(result.report(), result.as_dict())
 
     return command_line.main(command, argv)
+
+
+def _run(spec: "Spec", execution: "Execution") -> "Result | SeedsResult":
+    from arelu_meta.console import progress
+    from arelu_meta.kinds.execution import TrainingExecution
+    from arelu_meta.kinds.seeds import run_seeds
+
+    progress.now(f"{spec.task}: reading images, building the network")
+    if isinstance(execution, TrainingExecution) and execution.seeds:
+        return run_seeds(spec, execution, progress.shown)
+    return kinds.run(spec, execution, bar=progress.shown)
 
 
 def read_flags(
@@ -81,10 +95,7 @@ def read_flags(
     Returns:
         What is run, and how.
     """
-    arguments = []
-    for argument in sys.argv[1:] if argv is None else argv:
-        flag, equals, value = argument.partition("=")  # `--inner_lr` is accepted for `--inner-lr`
-        arguments.append(flag.replace("_", "-") + equals + value if flag.startswith("--") else argument)
+    arguments = _arguments(argv)
     path, values = _read_task(kind, arguments, kind_by_flag or {})
     entry = kinds.entry(values["kind"])
     parser = _parser(entry, validated(entry.spec_class, values, str(path)), kind_by_flag or {}, command, description)
@@ -96,6 +107,15 @@ def read_flags(
     del given.task  # in a spec, the name of the file
     values = entry.task_values(values, {name: value for name, value in vars(given).items() if value is not None})
     return from_flags(entry.spec_class, given, values), from_flags(entry.execution_class, given)
+
+
+def _arguments(argv: Sequence[str] | None) -> list[str]:
+    """The words of the command line; `--inner_lr` is accepted for `--inner-lr`."""
+    arguments = []
+    for argument in sys.argv[1:] if argv is None else argv:
+        flag, equals, value = argument.partition("=")
+        arguments.append(flag.replace("_", "-") + equals + value if flag.startswith("--") else argument)
+    return arguments
 
 
 def _parsed(parser: command_line.Parser, arguments: Sequence[str]) -> argparse.Namespace:
@@ -126,6 +146,9 @@ def _parser(
         epilog=f"Defaults shown are those of --task {defaults.task}. Tasks: {', '.join(catalog.names('task'))}.",
     )
     parser.add_argument("--task", metavar="NAME|FILE", help="task file, by name or path")
+    parser.add_argument(
+        "--save-task", metavar="FILE", help="write all settings as a task file (.toml), and run nothing"
+    )
     add_flags(parser, defaults, skip=_NOT_FLAGS, short=_SHORT)
     add_flags(parser.add_argument_group("execution (no part of the result)"), entry.execution_class())
     return parser
@@ -159,12 +182,54 @@ def repeating_command(spec: "Spec") -> str:
     return shlex.join(["python", "-m", f"arelu_meta.{entry.command}", *words]) if same else ""
 
 
-def _read_task(kind: str, arguments: Sequence[str], kind_by_flag: Mapping[str, str]) -> tuple[Path, dict[str, Any]]:
-    """Find and read the task file that the flags name, or that of the kind they call for; its kind is checked."""
+def save_task(spec: "Spec", path: Path) -> None:
+    """Write all settings of a spec into a task file, which then makes the same identity.
+
+    Args:
+        spec: the settings; the name of their task is kept in the file.
+        path: a .toml file, in a folder that is there.
+
+    Raises:
+        InputError: the file cannot be written, or has another ending.
+    """
+    if path.suffix != ".toml":
+        raise InputError(f"--save-task {path}: a task file ends in .toml; name it so")
+    values = _without_none(spec, spec.model_dump(mode="json"))
+    text = catalog.as_toml(values)
+    if validated(type(spec), tomllib.loads(text), str(path)).identity != spec.identity:
+        raise RunError(f"{path} would not make the same run; a setting of {spec.kind} has no form in TOML")
+    try:
+        path.write_text(f"{text}\n")
+    except OSError as error:
+        raise InputError(f"cannot write {path}: {error.strerror}; choose another") from error
+
+
+def _without_none(model: BaseModel, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Leave out what is None by default, as TOML has no such value; what is None by choice is the word none."""
+    kept: dict[str, Any] = {}
+    for name, value in values.items():
+        inner = getattr(model, name)
+        if isinstance(inner, BaseModel):
+            kept[name] = _without_none(inner, value)
+        elif value is not None:
+            kept[name] = value
+        elif type(model).model_fields[name].get_default(call_default_factory=True) is not None:
+            kept[name] = "none"
+    return kept
+
+
+def _early_flags(arguments: Sequence[str]) -> argparse.Namespace:
+    """Read the flags that decide which others there are, and what is done with them."""
     parser = command_line.Parser(add_help=False, allow_abbrev=False)
     parser.add_argument("--task")
+    parser.add_argument("--save-task")
     parser.add_argument("--trust", default="")
-    given = parser.parse_known_args(arguments)[0]
+    return parser.parse_known_args(arguments)[0]
+
+
+def _read_task(kind: str, arguments: Sequence[str], kind_by_flag: Mapping[str, str]) -> tuple[Path, dict[str, Any]]:
+    """Find and read the task file that the flags name, or that of the kind they call for; its kind is checked."""
+    given = _early_flags(arguments)
     task = given.task
     flags = [argument.partition("=")[0] for argument in arguments]
     kind = next((other for flag, other in kind_by_flag.items() if flag in flags), kind)

@@ -1,7 +1,7 @@
 """How runs are carried out: what every run has, and more for runs on episodes and on batches. Imports no torch."""
 
 import re
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -10,6 +10,7 @@ from arelu_meta.kinds.sections import Section
 
 MOST_SEEDS = 100_000
 MOST_THREADS = 1024  # libraries fail in ways of their own when asked for more threads than a process may have
+MOST_MEBIBYTES = 1 << 40
 _SETTINGS_IN_TAGS = ("chunk", "record_steps", "compile", "together", "channels_last", "fused")
 _IN_TAGS_WHERE_SET = ("tf32", "cudnn_benchmark", "deterministic")  # earlier runs had none of them
 EXECUTION_TAGS = (
@@ -65,8 +66,14 @@ class Execution(Section):
     """record the run in its folder alone; python -m arelu_meta.store flush brings it to the MLflow store"""
     data_root: str = ""
     """folder of the published data sets"""
+    image_memory: Annotated[int, Field(ge=0, le=MOST_MEBIBYTES)] = 0
+    """MiB of memory for images; larger sets are decoded once to the cache folder; 0: a quarter of the machine's"""
+    keep: Literal["auto", "cpu", "device"] = "auto"
+    """where images wait: in the device's memory, or in the host's and copied ahead; auto: what they fit into"""
     follow_links: bool = False
     """follow links that lead out of a folder of images"""
+    skip_broken: bool = False
+    """leave out image files of a folder that cannot be read, and name them"""
     trust: str = ""
     """packages whose code a task file may name, separated by commas"""
     tags: dict[str, str] = Field(default_factory=dict)

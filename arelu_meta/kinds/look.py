@@ -6,9 +6,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
+from matplotlib.figure import Figure
 from torch import nn
 
 from arelu_meta import data
+from arelu_meta.backbones import side_for
 from arelu_meta.console.command_line import output_folder
 from arelu_meta.console.flags import validated
 from arelu_meta.data.imageset import ImageSet
@@ -16,6 +18,8 @@ from arelu_meta.data.inputs import fit_images
 from arelu_meta.errors import InputError
 from arelu_meta.kinds.classify.spec import ClassifySpec
 from arelu_meta.kinds.networks import build_classifier
+from arelu_meta.kinds.segment.run import read_split
+from arelu_meta.kinds.segment.spec import SegmentSpec
 from arelu_meta.kinds.session import load_split
 from arelu_meta.pictures.grad_cam import feature_maps_figure, find_layer, grad_cam, grad_cam_figure
 from arelu_meta.reading import parsing, read_json
@@ -34,7 +38,9 @@ class Drawn:
 
 
 @dataclass(frozen=True)
-class _Trained:
+class Trained:
+    """A trained network with the images that its run was tested on; `name` is its activation."""
+
     name: str
     network: nn.Module
     images: ImageSet
@@ -70,22 +76,11 @@ def look_into(
     """
     if images < 1:
         raise InputError(f"`images` {images}: must be at least 1")
-    trained = _open_runs(runs, (layer, maps_layer), root, trust)
-    test = trained[0].images
+    trained = open_runs(runs, layers=(layer, maps_layer), root=root, trust=trust)
     output_folder(out)
-    numbers = torch.arange(min(images, len(test))) * (len(test) // min(images, len(test)))
-    x, labels = test.pixels(numbers), test.labels[numbers]
-    # A segmentation network has one logit per pixel.
-    explained, target = ("label", labels) if test.masks is None else ("mask", torch.zeros_like(labels))
-    names = [one.name for one in trained]
-    names = [f"{name} {names[: i + 1].count(name)}" if names.count(name) > 1 else name for i, name in enumerate(names)]
-    networks = {name: one.network for name, one in zip(names, trained, strict=True)}
-    heat = {name: grad_cam(network, x, target, layer=layer) for name, network in networks.items()}
-    cam = grad_cam_figure(x, heat, titles=[test.class_names[label] for label in labels.tolist()])
-    cam.suptitle(f"Grad-CAM of the {explained} at {layer!r} (n = {len(x)} test images)", fontsize="medium")
-    figures = {"grad_cam.png": cam}
+    figures = {"grad_cam.png": cam_of_runs(trained, layer=layer, images=images)}
     if maps_layer:
-        figures["feature_maps.png"] = feature_maps_figure(networks, x[0], layer=maps_layer)
+        figures["feature_maps.png"] = maps_of_runs(trained, layer=maps_layer)
     for file, figure in figures.items():
         figure.savefig(out / file, dpi=150)
         for one in trained:
@@ -93,8 +88,35 @@ def look_into(
     return Drawn([out / file for file in figures], [one.run_id for one in trained])
 
 
-def _open_runs(runs: Sequence[str], layers: Iterable[str], root: str | None, trust: Iterable[str]) -> list[_Trained]:
-    """Open runs that were tested on the same images and have the layers."""
+def cam_of_runs(trained: Sequence[Trained], *, layer: str, images: int) -> Figure:
+    """Draw Grad-CAM of so many test images, evenly spread, the networks below each other."""
+    test = trained[0].images
+    numbers = torch.arange(min(images, len(test))) * (len(test) // min(images, len(test)))
+    x, labels = test.pixels(numbers), test.labels[numbers]
+    # A segmentation network has one logit per pixel.
+    explained, target = ("label", labels) if test.masks is None else ("mask", torch.zeros_like(labels))
+    heat = {name: grad_cam(network, x, target, layer=layer) for name, network in _networks(trained).items()}
+    figure = grad_cam_figure(x, heat, titles=[test.class_names[label] for label in labels.tolist()])
+    figure.suptitle(f"Grad-CAM of the {explained} at {layer!r} (n = {len(x)} test images)", fontsize="medium")
+    return figure
+
+
+def maps_of_runs(trained: Sequence[Trained], *, layer: str) -> Figure:
+    """Draw feature maps of the first test image before and after an activation, the networks below each other."""
+    return feature_maps_figure(_networks(trained), trained[0].images.pixels(torch.tensor([0]))[0], layer=layer)
+
+
+def _networks(trained: Sequence[Trained]) -> dict[str, nn.Module]:
+    """Networks by name, those of one name with their number."""
+    names = [one.name for one in trained]
+    names = [f"{name} {names[: i + 1].count(name)}" if names.count(name) > 1 else name for i, name in enumerate(names)]
+    return {name: one.network for name, one in zip(names, trained, strict=True)}
+
+
+def open_runs(
+    runs: Sequence[str], *, layers: Iterable[str] = (), root: str | None = None, trust: Iterable[str] = ()
+) -> list[Trained]:
+    """Open runs that were tested on the same images and have the layers; arguments are those of `look_into`."""
     trained = [_open_run(run, root, tuple(trust)) for run in runs]
     for other in trained[1:]:
         if other.images.digest != trained[0].images.digest:
@@ -105,13 +127,13 @@ def _open_runs(runs: Sequence[str], layers: Iterable[str], root: str | None, tru
     return trained
 
 
-def _open_run(source: str, root: str | None, trust: Iterable[str]) -> _Trained:
+def _open_run(source: str, root: str | None, trust: Iterable[str]) -> Trained:
     """Open a run as data: code that its settings name is not imported unless it is trusted."""
     with registered_only(source, trust), parsing(source, remedy="name another run"):
         return _read_run(source, root)
 
 
-def _read_run(source: str, root: str | None) -> _Trained:
+def _read_run(source: str, root: str | None) -> Trained:
     """Open the network of a run and its test images; where the store has no network, from the run's checkpoint."""
     try:
         stored = open_model(source)
@@ -125,7 +147,7 @@ def _read_run(source: str, root: str | None) -> _Trained:
         return _from_checkpoint(folder, run_id, root, error)
     values = stored.spec()
     section = values["network"]
-    return _Trained(
+    return Trained(
         section.get("activation") or section["model"], stored.network(), _test_images(stored, root), stored.run_id
     )
 
@@ -133,6 +155,8 @@ def _read_run(source: str, root: str | None) -> _Trained:
 def _test_images(stored: StoredModel, root: str | None) -> ImageSet:
     """Read the images that a run was tested on, as its network takes them."""
     values = stored.spec()
+    if values.get("kind") == "segment":
+        return _test_slices(validated(SegmentSpec, values, f"spec.json of run {stored.run_id}"), stored, root)
     section = values.get("data") or {"dataset": values["domains"]["target"]}
     images = data.load(section["dataset"], root=root, **section.get("dataset_options", {}))
     numbers = torch.tensor(json.loads(read_artifact(stored.run_id, "split.json"))["test"], dtype=torch.int64)
@@ -143,14 +167,25 @@ def _test_images(stored: StoredModel, root: str | None) -> ImageSet:
     resize = (values.get("input") or values.get("fit") or {}).get("resize", "scale")
     inputs = stored.inputs
     images = fit_images(images.subset(numbers), channels=inputs.channels, image_size=inputs.image_size, resize=resize)
-    logged = get_run(stored.run_id).inputs
-    digests = [entry.dataset.digest for entry in logged.dataset_inputs] if logged else []
-    if images.digest[:32] not in digests:
-        raise InputError(f"{images.name} is not the set that run {stored.run_id} was tested on")
+    _check_tested_on(images, stored.run_id)
     return replace(images, mean=inputs.mean, std=inputs.std)
 
 
-def _from_checkpoint(folder: Path, run_id: str, root: str | None, reason: InputError) -> _Trained:
+def _test_slices(spec: SegmentSpec, stored: StoredModel, root: str | None) -> ImageSet:
+    """Read the slices that a segmentation was tested on: volumes are prepared before they are divided."""
+    test = read_split(spec, root).test
+    _check_tested_on(test, stored.run_id)
+    return test
+
+
+def _check_tested_on(images: ImageSet, run_id: str) -> None:
+    logged = get_run(run_id).inputs
+    digests = [entry.dataset.digest for entry in logged.dataset_inputs] if logged else []
+    if images.digest[:32] not in digests:
+        raise InputError(f"{images.name} is not the set that run {run_id} was tested on")
+
+
+def _from_checkpoint(folder: Path, run_id: str, root: str | None, reason: InputError) -> Trained:
     """Build the network of a classification run again, with the weights of its selected epoch."""
     checkpoint = RunFolder.read_last(folder)
     if not (folder / "spec.json").is_file() or checkpoint is None:
@@ -167,7 +202,13 @@ def _from_checkpoint(folder: Path, run_id: str, root: str | None, reason: InputE
             f"{checkpoint['run_id']}; look at that one"
         ) from reason
     spec = validated(ClassifySpec, values, f"{folder / 'spec.json'}")
-    split = load_split(spec.data, root=root, shape=spec.fit, train_on_validation=not spec.evaluation.validates)
+    split = load_split(
+        spec.data,
+        root=root,
+        shape=spec.fit,
+        train_on_validation=not spec.evaluation.validates,
+        side=side_for(spec.network.backbone),
+    )
     network = build_classifier(spec.network, split.train, seed=spec.seed).eval()
     network.load_state_dict(checkpoint["selection"]["best_state"])
-    return _Trained(spec.network.activation, network, split.test, checkpoint["run_id"])
+    return Trained(spec.network.activation, network, split.test, checkpoint["run_id"])

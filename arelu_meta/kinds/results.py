@@ -3,14 +3,19 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePath
+from typing import Any
 
 from matplotlib.figure import Figure
 from torch import nn
 
+from arelu_meta.analysis.estimates import Estimate
+from arelu_meta.console.output import plain
 from arelu_meta.data.imageset import ImageSet
+from arelu_meta.errors import without_password
 from arelu_meta.kinds.sections import DataSection, Spec
 from arelu_meta.kinds.supervised_spec import SupervisedSpec
-from arelu_meta.store.connection import without_password
+from arelu_meta.reading import shown
+from arelu_meta.store.run_folder import RunFolder
 
 HELD_OUT = {
     "images": "images: the same classes occur in training, these images do not",
@@ -48,6 +53,30 @@ class Result:
     def report(self) -> str:
         """Say what was run, how well it does, against what, and where to look at it."""
         raise NotImplementedError
+
+    def estimates(self) -> dict[str, Estimate]:
+        """Give the scores of the result with n and their 95 % intervals, under the names of their metrics."""
+        raise NotImplementedError
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything for a script, as plain values for JSON: scores, ids, the run folder, all settings.
+
+        Returns:
+            `headline` in words; `metrics` by name, each with `mean`, `low`, `high`, `n`; a number that does not exist
+            is None.
+        """
+        return {
+            "kind": self.spec.kind,
+            "task": self.spec.task,
+            "seed": self.spec.seed,
+            "identity": self.spec.identity,
+            "headline": self.headline,
+            "metrics": {name: estimate_values(estimate) for name, estimate in self.estimates().items()},
+            "verified": self.verified,
+            **places(self.run_id, self.experiment_id, self.tracking_uri),
+            "run_folder": str(RunFolder(self.spec).path),
+            "settings": plain(self.spec.model_dump(mode="json")),
+        }
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -123,6 +152,22 @@ class SupervisedResult(Result):
         return f"{block(title, rows)}\n\n{self.table()}"
 
 
+def estimate_values(estimate: Estimate) -> dict[str, float | None]:
+    """An estimate as JSON has it.
+
+    >>> estimate_values(Estimate(0.5, float("nan"), float("nan"), 1))
+    {'mean': 0.5, 'low': None, 'high': None, 'n': 1}
+    """
+    values: dict[str, float | None] = plain(estimate)
+    del values["cut"]
+    return values
+
+
+def places(run_id: str, experiment_id: str, tracking_uri: str) -> dict[str, str]:
+    """Where a run is in the store, for scripts."""
+    return {"run_id": run_id, "experiment_id": experiment_id, "tracking_uri": without_password(tracking_uri)}
+
+
 def trained_on(task: str, dataset: str) -> str:
     """Name the task, and the images where they are not those it is called after.
 
@@ -179,4 +224,4 @@ def where_to_look(run_id: str, experiment_id: str, tracking_uri: str, view: str 
 def block(title: str, rows: Sequence[tuple[str, str]]) -> str:
     """Write a title and labelled lines below it."""
     width = max(len(label) for label, _ in rows)
-    return "\n".join([title, *(f"  {label:<{width}}  {text}" for label, text in rows)])
+    return "\n".join([shown(title), *(f"  {label:<{width}}  {shown(text)}" for label, text in rows)])

@@ -76,9 +76,9 @@ class DataSection(Section):
     test: Share = 0.2
     """share of each class's images (or of the groups) that is tested on"""
     validation_classes: Count = 1
-    """split by_class: classes that select the model"""
+    """split by_class: classes that select the model; in few-shot runs 1 stands for as many as ways"""
     test_classes: Count = 1
-    """split by_class: classes that are tested on"""
+    """split by_class: classes that are tested on; in few-shot runs 1 stands for as many as ways"""
     split_seed: SplitSeed = 0
     """draws what is held out, and the validation and test episodes; the same for every run seed and every arm"""
     limit_train: OptionalCount = None
@@ -122,7 +122,11 @@ class InputSection(ImageShapeSection):
     """subtract the mean of each channel and divide by its deviation"""
 
 
-LATER_SETTINGS = ("data.split_seed", "domains.split_seed", "network.init")  # of several kinds, as `left_out_at_default`
+LATER_SETTINGS = (  # of several kinds, as `left_out_at_default`
+    *("data.split_seed", "domains.split_seed", "network.init"),
+    *("training.crop_scale", "training.randaugment", "training.color_jitter", "training.random_erasing"),
+    *("training.mixup", "training.cutmix"),
+)
 
 
 class Spec(Section):

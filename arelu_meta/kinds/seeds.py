@@ -1,18 +1,20 @@
 """Several seeds of one setting, each a run of its own; one after the other, or trained together."""
 
+import math
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
 from arelu_meta import kinds
 from arelu_meta.analysis.estimates import Estimate, mean_interval
 from arelu_meta.console import progress
+from arelu_meta.console.output import plain
 from arelu_meta.console.tables import text_table
 from arelu_meta.data.splits import Split
-from arelu_meta.errors import InputError
+from arelu_meta.errors import InputError, without_password
 from arelu_meta.kinds.execution import TrainingExecution, seed_numbers
-from arelu_meta.kinds.results import block, trained_on, unusual_rows
+from arelu_meta.kinds.results import block, estimate_values, trained_on, unusual_rows
 from arelu_meta.kinds.sections import Spec
 from arelu_meta.kinds.session import machine
 from arelu_meta.kinds.supervised import Prepared
@@ -20,7 +22,7 @@ from arelu_meta.kinds.supervised_spec import SupervisedSpec
 from arelu_meta.registry import load_attribute
 from arelu_meta.runtime import processes
 from arelu_meta.seeding import global_stream
-from arelu_meta.store.connection import finished_metrics, store_uri, without_password
+from arelu_meta.store.connection import finished_metrics, store_uri
 from arelu_meta.training.stacked import ReplayedTrainer, Snapshot, StackedTrainer
 from arelu_meta.training.supervised import Epoch
 
@@ -49,6 +51,20 @@ class SeedsResult:
         """Mean with the 95 % interval over seeds; None for a single one."""
         scores = [each.score for each in self.seeds]
         return mean_interval(scores) if len(scores) > 1 else None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything for a script, as plain values for JSON: the score over seeds, and every seed's score and run."""
+        metric = f"{self.spec.evaluation.final}/{self.spec.measure}"
+        mean = self.test or Estimate(self.seeds[0].score, math.nan, math.nan, 1)
+        return {
+            "kind": self.spec.kind,
+            "task": self.spec.task,
+            "metrics": {metric: estimate_values(mean)},
+            "seeds": [plain(each) for each in self.seeds],
+            "seconds": self.seconds,
+            "tracking_uri": without_password(self.tracking_uri),
+            "settings": plain(self.spec.model_dump(mode="json", exclude={"seed"})),
+        }
 
     def report(self) -> str:
         """Say what was run, the mean over seeds, and every seed's score and run."""
@@ -124,17 +140,22 @@ def _run_left(
     together: dict[int, Prepared] = {}
     with machine(execution) as device:
         for seed, spec in specs.items() if execution.together else ():
-            together[seed] = prepare(spec, execution, device, split=split)
+            together[seed] = prepare(spec, execution, device, split=split, bar=bar)
             split = together[seed].split
         if together:
             together = _train_together(together, first, bar)
         for seed, spec in specs.items():
-            prepared = together.pop(seed) if together else prepare(spec, execution, device, split=split)
+            prepared = together.pop(seed) if together else prepare(spec, execution, device, split=split, bar=bar)
             split = prepared.split
-            result = run(spec, execution, bar, prepared=prepared)
+            result = run(spec, execution, _named_bar(bar, f"seed {seed}"), prepared=prepared)
             scores[seed] = SeedScore(seed, result.score, result.run_id, finished_before=False)
             del prepared, result  # the network, before the next is built
     return scores
+
+
+def _named_bar(bar: progress.Bar, name: str) -> progress.Bar:
+    """Put a name before what a bar shows."""
+    return lambda description, total: bar(f"{name}, {description}", total)
 
 
 def _train_together(prepared: Mapping[int, Prepared], first: SupervisedSpec, bar: progress.Bar) -> dict[int, Prepared]:

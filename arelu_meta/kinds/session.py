@@ -1,6 +1,7 @@
 """What every kind of run has around it: data, device, processes, a folder with the last checkpoint, an MLflow run."""
 
 import hashlib
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
@@ -13,6 +14,7 @@ from mlflow.utils.mlflow_tags import MLFLOW_RUN_NOTE
 from arelu_meta import data, kernels
 from arelu_meta.console import progress
 from arelu_meta.data import splits
+from arelu_meta.data.files.image_cache import keep_decoded
 from arelu_meta.data.imageset import ImageSet
 from arelu_meta.data.inputs import Inputs, fit_images, inputs_of
 from arelu_meta.data.readers.omniglot import omniglot_standard
@@ -23,9 +25,17 @@ from arelu_meta.kinds.execution import Execution
 from arelu_meta.kinds.few_shot.spec import EpisodeInputSection
 from arelu_meta.kinds.results import Result
 from arelu_meta.kinds.sections import DataSection, ImageShapeSection, InputSection, Spec
-from arelu_meta.reading import following_links
+from arelu_meta.reading import following_links, skipping_broken
 from arelu_meta.runtime import processes
-from arelu_meta.runtime.hardware import keep_freed_memory, numerics, resolve_device, threads, usable_cores
+from arelu_meta.runtime.hardware import (
+    bounding_images,
+    free_memory,
+    keep_freed_memory,
+    numerics,
+    resolve_device,
+    threads,
+    usable_cores,
+)
 from arelu_meta.runtime.waiting import threads_are_given, waiting_policy
 from arelu_meta.store.connection import has_finished
 from arelu_meta.store.journal import Journal
@@ -34,6 +44,7 @@ from arelu_meta.store.settling import settle_runs
 from arelu_meta.store.tracker import NoTracker, Tracker
 from arelu_meta.store.tracking import track
 
+DEVICE_SHARE = 0.5  # of the free memory of a device, for images; network and feature maps have the rest
 ResultT = TypeVar("ResultT", bound=Result)
 
 
@@ -83,8 +94,23 @@ def machine(execution: Execution) -> Iterator[torch.device]:
     digits = numerics(
         tf32=execution.tf32, cudnn_benchmark=execution.cudnn_benchmark, deterministic=execution.deterministic
     )
-    with keep_freed_memory(), threads(execution.threads), digits, links, processes.process_group(device):
+    broken, images = skipping_broken(execution.skip_broken), bounding_images(execution.image_memory)
+    group = processes.process_group(device)
+    with keep_freed_memory(), threads(execution.threads), digits, links, broken, images, group:
         yield device
+
+
+def to_device(split: Split, device: torch.device, execution: Execution) -> Split:
+    """Move images to the device where they fit there beside the network, or as the execution says.
+
+    Otherwise they stay in host memory or in their file, and batches are copied ahead (`data.rows`).
+    """
+    parts = {part: getattr(split, part) for part in splits.SUBSETS}
+    fits = sum(part.images.nbytes for part in parts.values()) <= DEVICE_SHARE * free_memory(device)
+    keep = execution.keep if execution.keep != "auto" else "device" if fits else "cpu"
+    if keep == "device":
+        return replace(split, **{name: part.to(device) for name, part in parts.items()})
+    return replace(split, **{name: part.kept_in_host_memory().to(device) for name, part in parts.items()})
 
 
 @contextmanager
@@ -194,16 +220,23 @@ def load_split(
     train_on_validation: bool = False,
     prepare: Callable[[ImageSet], ImageSet] | None = None,
     real_targets: bool = False,
+    bar: progress.Bar = progress.silent,
+    side: int = 32,
 ) -> Split:
-    """Read the images, bring them to a shape, and divide them as the spec says; `prepare` resizes them where given."""
-    options = reader_options(section, 0 if shape is None else shape.image_size)
+    """Read the images, bring them to a shape, and divide them as the spec says; `prepare` resizes them where given.
+
+    `side` is what files of different sizes are resampled to where the spec names no size.
+    """
+    options = reader_options(section, 0 if shape is None else shape.image_size, side)
     images = data.load(section.dataset, root=root, **options)
+    check_classes(images)
     if images.targets is not None and not real_targets:
         remedy = "python -m arelu_meta.maml --task sinusoid is a regression"
         raise InputError(f"{images.name} has real targets, and this kind of run has no use for them; {remedy}")
     if shape is not None:
         size = 0 if prepare else shape.image_size
         images = fit_images(images, channels=shape.channels, image_size=size, resize=shape.resize)
+        images = keep_decoded({"all": images}, bar)["all"]
     if prepare is not None:
         images = prepare(images)
     split = divide(images, section)
@@ -217,19 +250,36 @@ def load_split(
     return split if shape is None else with_pixels(split, shape.normalise)
 
 
-def reader_options(section: DataSection, image_size: int) -> dict[str, Any]:
-    """Options of the set's reader; torchvision's sets are read at the size that images are to have."""
-    by_size = image_size and section.dataset.startswith(data.TORCHVISION)
-    return {**({"image_size": image_size} if by_size else {}), **section.dataset_options}
+def check_classes(images: ImageSet) -> None:
+    """Refuse a set of one class, whose images have no other answer."""
+    if images.targets is None and images.masks is None and len(images.class_names) < 2:
+        raise InputError(
+            f"{images.name} has one class, {images.class_names[0]!r}; two are needed at least, each in its own folder"
+        )
 
 
-def inputs_of_run(images: ImageSet, shape: ImageShapeSection, section: DataSection | None = None) -> Inputs:
+def reader_options(section: DataSection, image_size: int, side: int = 32) -> dict[str, Any]:
+    """Options of the set's reader: the size at which torchvision's sets, and files of different sizes, are read."""
+    options: dict[str, Any] = {}
+    if image_size and section.dataset.startswith(data.TORCHVISION):
+        options["image_size"] = image_size
+    return {**options, **folder_options(section.dataset, image_size or side), **section.dataset_options}
+
+
+def folder_options(dataset: str, side: int) -> dict[str, Any]:
+    """Options of the reader where a set is a folder: what its files become where they differ in size."""
+    is_folder = data.is_path(dataset) and os.path.isdir(os.path.expanduser(dataset))
+    return {"mixed_size": side} if is_folder else {}
+
+
+def inputs_of_run(
+    images: ImageSet, shape: ImageShapeSection, section: DataSection | None = None, crop_pct: float = 1.0
+) -> Inputs:
     """What a network takes that was trained on these images, and how a run of these sections makes them of files."""
-    read_size = 0
-    if section is not None and (data.is_path(section.dataset) or section.dataset.startswith(data.TORCHVISION)):
-        # Of other sets, an option of that name may mean anything.
+    read_size = images.provenance.read_size
+    if section is not None and section.dataset.startswith(data.TORCHVISION):
         read_size = int(reader_options(section, shape.image_size).get("image_size", 0))
-    return inputs_of(images, resize=shape.resize, read_size=read_size)
+    return replace(inputs_of(images, resize=shape.resize, read_size=read_size), crop_pct=crop_pct)
 
 
 def divide(images: ImageSet, section: DataSection) -> Split:

@@ -74,6 +74,7 @@ def run_supervised(
     *,
     name: str,
     shape: ImageShapeSection,
+    crop_pct: float = 1.0,
     tags: Mapping[str, str] | None = None,
     log_layers: bool = False,
     keep_model: bool = True,
@@ -85,9 +86,8 @@ def run_supervised(
 
     Args:
         spec, execution, bar: what the run is, how it is carried out, and how it shows its progress.
-        prepared: images, trainer and measure of the spec.
-        name, tags: of the MLflow run.
-        shape: how the images were brought to their shape, as is stored with the network.
+        prepared, name, tags: images, trainer and measure of the spec; name and tags of the MLflow run.
+        shape, crop_pct: how the images were brought to their shape, as is stored with the network.
         log_layers, keep_model: whether statistics of layers are logged after each epoch, and the network is stored.
         start_metrics, start_texts: metrics and texts by path that are known before training.
         result_fields: further fields of the result.
@@ -106,15 +106,15 @@ def run_supervised(
         datasets={part: getattr(split, part) for part in SUBSETS if len(getattr(split, part))},
         split=split,
     ) as session:
-        if processes.rank() == 0:
-            for path, text in (start_texts or {}).items():
-                session.tracker.log_text(text, path)
+        for path, text in (start_texts or {}).items() if processes.rank() == 0 else ():
+            session.tracker.log_text(text, path)
         selection = _train(spec, prepared, session, layers, start_metrics or {})
         result = _test(spec, prepared, session, selection, result_fields)
         if processes.rank() == 0:
             _record(result, prepared.measure, split.test, layers, session.tracker)
-            if keep_model:
-                session.tracker.log_network(result.network, split.test, inputs_of_run(split.test, shape, spec.data))
+        if processes.rank() == 0 and keep_model:
+            inputs = inputs_of_run(split.test, shape, spec.data, crop_pct)
+            session.tracker.log_network(result.network, split.test, inputs)
         return session.described(result)
 
 

@@ -11,6 +11,13 @@ if TYPE_CHECKING:
     from arelu_meta.kinds.sections import DataSection
 
 
+LATER_AUGMENTATION = ("crop_scale", "randaugment", "color_jitter", "random_erasing", "mixup", "cutmix")
+
+
+def _shown(values: tuple[float, ...]) -> str:
+    return " ".join(f"{value:g}" for value in values)
+
+
 class OptimizationSection(Section):
     """How a network is trained on batches."""
 
@@ -54,8 +61,20 @@ class OptimizationSection(Section):
     """decay of a running mean of the weights that is tested instead; 0: none"""
     patience: OptionalCount = None
     """epochs without a better validation after which training stops"""
-    augment: Literal["none", "shift", "crop_flip", "affine"] = "none"
-    """augmentation of training images"""
+    augment: Literal["none", "shift", "crop_flip", "affine", "standard"] = "none"
+    """augmentation of training images; standard: random resized crop, half of them mirrored"""
+    crop_scale: tuple[Annotated[float, Field(gt=0, le=1)], ...] = (0.08, 1.0)
+    """augment standard: smallest and largest share of the area that is cut out"""
+    randaugment: tuple[Annotated[int, Field(ge=0, le=30)], ...] = ()
+    """RandAugment: operations for each image and their level of 0 to 30, such as 2 9; without: none"""
+    color_jitter: tuple[NonNegative, ...] = ()
+    """colour jitter: brightness, contrast, saturation and, if given, hue, such as 0.4 0.4 0.4; without: none"""
+    random_erasing: Annotated[float, Field(ge=0, le=1)] = 0.0
+    """share of the training images of which a rectangle is erased"""
+    mixup: NonNegative = 0.0
+    """mixup: parameter of the beta distribution, such as 0.2; 0: none"""
+    cutmix: NonNegative = 0.0
+    """CutMix: parameter of the beta distribution, such as 1; with mixup, each image draws which; 0: none"""
     precision: Literal["fp32", "bf16", "fp16"] = "fp32"
     """number format of the forward pass"""
 
@@ -65,11 +84,20 @@ class OptimizationSection(Section):
             raise InputError("schedule 'step' needs `milestones`, such as 50 75")
         if self.nesterov and (self.optimizer != "sgd" or self.momentum == 0):
             raise InputError("Nesterov momentum is for optimizer 'sgd' with momentum above 0")
+        if len(self.crop_scale) != 2 or self.crop_scale[0] > self.crop_scale[1]:
+            raise InputError(f"`crop_scale` {_shown(self.crop_scale)} must be two, the lower one first, such as 0.5 1")
+        if len(self.randaugment) not in (0, 2):
+            raise InputError(f"`randaugment` {_shown(self.randaugment)} must be operations and level, such as 2 9")
+        if len(self.color_jitter) not in (0, 3, 4) or self.color_jitter[3:] > (0.5,):
+            raise InputError(
+                f"`color_jitter` {_shown(self.color_jitter)} must be brightness, contrast, saturation and maybe a hue "
+                "of at most 0.5, such as 0.4 0.4 0.4 0.1"
+            )
         return self
 
     def trainer_options(self) -> dict[str, Any]:
         """Give the settings that `SupervisedTrainer` takes; the others are the batches', the loss's and the run's."""
-        others = ("batch_size", "augment", "label_smoothing", "class_weights", "patience")
+        others = ("batch_size", "label_smoothing", "class_weights", "patience", "augment", *LATER_AUGMENTATION)
         return {name: value for name, value in self if name not in others}
 
 
@@ -132,7 +160,7 @@ class SupervisedSpec(Spec):
 
     measure: ClassVar[str] = "accuracy"
     """what the run is judged by: the last part of its metrics' names"""
-    augments: ClassVar[tuple[str, ...]] = ("none", "shift", "crop_flip")
+    augments: ClassVar[tuple[str, ...]] = ("none", "shift", "crop_flip", "standard")
     """augmentations that this kind of run has"""
 
     if TYPE_CHECKING:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import torch
 from matplotlib import colormaps
+from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
@@ -148,13 +149,31 @@ def overlay_figure(images: torch.Tensor, predicted: torch.Tensor, truth: torch.T
     for place in axes.flat:
         place.axis("off")
     for place, image, guess, mask in zip(axes.flat, images, predicted[:, 0], truth[:, 0], strict=False):
-        pixels = image.permute(1, 2, 0)
-        place.imshow(pixels if pixels.shape[2] == 3 else pixels[:, :, 0], cmap="gray")
-        for marked, colour in ((mask, "#00FF00"), (guess, "#FF0000")):
-            if marked.any():
-                place.contour(marked.float(), levels=[0.5], colors=colour, linewidths=1.2)
+        _draw_outlines(place, image, guess, mask)
     figure.suptitle(f"{title}: prediction red, truth green (n = {len(images)} slices)", fontsize="medium")
     return figure
+
+
+def overlay_rows(images: torch.Tensor, predicted: Mapping[str, torch.Tensor], truth: torch.Tensor) -> Figure:
+    """Draw the same slices (N, C, H, W) row by row with the outlines of named predictions, each (N, 1, H, W)."""
+    figure = Figure(figsize=(2.4 * len(images) + 0.4, 2.4 * len(predicted) + 0.5), layout="constrained")
+    axes = figure.subplots(len(predicted), len(images), squeeze=False)
+    for row, (name, guesses) in zip(axes, predicted.items(), strict=True):
+        for place, image, guess, mask in zip(row, images, guesses[:, 0], truth[:, 0], strict=True):
+            _draw_outlines(place, image, guess, mask)
+            place.set(xticks=[], yticks=[])
+        row[0].set_ylabel(name)
+    figure.suptitle(f"prediction red, truth green (n = {len(images)} slices)", fontsize="medium")
+    return figure
+
+
+def _draw_outlines(place: Axes, image: torch.Tensor, predicted: torch.Tensor, truth: torch.Tensor) -> None:
+    """Draw one slice (C, H, W) with the outlines of two masks (H, W); truth below, so that agreement looks red."""
+    pixels = image.permute(1, 2, 0)
+    place.imshow(pixels if pixels.shape[2] == 3 else pixels[:, :, 0], cmap="gray")
+    for marked, colour in ((truth, "#00FF00"), (predicted, "#FF0000")):
+        if marked.any():
+            place.contour(marked.float(), levels=[0.5], colors=colour, linewidths=1.2)
 
 
 def layer_curves(curves: Mapping[str, Mapping[str, Sequence[tuple[int, float]]]], *, title: str, n: int) -> Figure:

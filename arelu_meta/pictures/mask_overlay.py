@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageFilter, ImageOps
 
-from arelu_meta.data.files.image_folders import open_image
+from arelu_meta.data.files.image_files import open_image
 from arelu_meta.errors import InputError
 
 COLOUR = (255, 0, 0)

@@ -13,7 +13,14 @@ from arelu_meta.backbones.classifier_head import find_head, replace_head
 from arelu_meta.data.imageset import ImageSet
 from arelu_meta.data.inputs import Inputs, Resize, fit_images
 from arelu_meta.errors import InputError, first_line
-from arelu_meta.pretrained.networks import Model, ModelSource, build_network, declared_inputs, find_model, of_weights
+from arelu_meta.pretrained.networks import (
+    Model,
+    ModelSource,
+    build_network,
+    declared_inputs,
+    find_model,
+    of_weights,
+)
 from arelu_meta.pretrained.timm_networks import convert_weights, head_path, is_headless
 from arelu_meta.pretrained.weights import Weights, load_weights, read_weights
 from arelu_meta.seeding import forked_generators, global_stream
@@ -175,7 +182,8 @@ def _find_head(network: nn.Module, inputs: Inputs, *, named: str = "") -> str:
 
 def fit_to_inputs(images: ImageSet, inputs: Inputs, *, resize: Resize) -> ImageSet:
     """Give the images with the channels, size and statistics of `inputs`."""
-    fitted = fit_images(images, channels=inputs.channels, image_size=inputs.image_size, resize=resize)
+    shape = {"channels": inputs.channels, "image_size": inputs.image_size}
+    fitted = fit_images(images, **shape, resize=resize, crop_pct=inputs.crop_pct)
     return replace(fitted, mean=inputs.mean, std=inputs.std)
 
 

@@ -71,7 +71,11 @@ def network_key(network: nn.Module, *settings: object) -> str:
 def image_keys(images: ImageSet) -> list[str]:
     """Digest of every image as it was read, before it is resized."""
     head = f"{tuple(images.images.shape[1:])}".encode()
-    return [hashlib.sha256(head + image.contiguous().numpy().tobytes()).hexdigest() for image in images.images.cpu()]
+    return [
+        hashlib.sha256(head + image.contiguous().numpy().tobytes()).hexdigest()
+        for images_at_once in images.image_chunks()
+        for image in images_at_once.cpu()
+    ]
 
 
 def cached_features(

@@ -240,3 +240,23 @@ def declared_inputs(network: nn.Module, model: ModelSource, *, weights: str = "D
     if isinstance(config, Mapping) and "mean" in config:
         return Inputs(channels, config["input_size"][-1], tuple(config["mean"]), tuple(config["std"]))
     return Inputs(channels)
+
+
+def published_crop(network: nn.Module, model: ModelSource, weights: str) -> float:
+    """Share of the side that the publisher cuts out of the centre to evaluate the network; 1 where nobody says.
+
+    Args:
+        network: as it was built.
+        model: where it is from.
+        weights: as in `assemble`.
+    """
+    model = of_weights(model, weights)
+    if model.family == "torchvision":
+        from torchvision import models
+
+        published = models.get_model_weights(model.bare)
+        chosen = published[weights] if weights in published.__members__ else published.DEFAULT
+        transforms = chosen.transforms()
+        return float(transforms.crop_size[0] / transforms.resize_size[0])
+    config = getattr(network, "pretrained_cfg", None) or getattr(network, "default_cfg", None)
+    return float(config.get("crop_pct") or 1.0) if isinstance(config, Mapping) else 1.0

@@ -80,13 +80,22 @@ def read_weights(source: str, *, model: ModelSource) -> Weights:
         return replace(_from_file(files[0]), source=source)
     if path.is_file():
         return _from_file(path)
-    if path.suffix or len(path.parts) > 1:
-        raise InputError(f"no weights file {source!r}; check the path, or give DEFAULT for published weights")
+    check_named_file(source)
     if model.family == INSTALLED:
         if source != "DEFAULT":
             raise unknown(f"weights of {model.name}:", source, ["DEFAULT"])
         return _from_file(find_installed(model.bare).weights or path)
     return Weights(source, _published(source, model))
+
+
+def check_named_file(source: str) -> None:
+    """Refuse a file of weights that is not there; to be called before images are read and networks built.
+
+    >>> check_named_file("DEFAULT")
+    """
+    path = Path(source).expanduser()
+    if ":/" not in source and (path.suffix or len(path.parts) > 1) and not path.is_file():
+        raise InputError(f"no weights file {source!r}; check the path, or give DEFAULT for published weights")
 
 
 def load_weights(network: nn.Module, weights: Weights, *, model: str, head: str) -> None:

@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
 from arelu_meta.errors import InputError
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # of mallopt(3)
 LARGEST_ON_HEAP = 32 * 2**20  # the most that glibc takes
 KEPT = 2**30
+IMAGES_SHARE = 0.25  # of the machine's memory: sets are copied when they are divided
+_IMAGE_MEMORY: ContextVar[int] = ContextVar("image_memory", default=0)
 
 
 def resolve_device(name: str) -> "torch.device":
@@ -123,6 +126,29 @@ def available_memory() -> float:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, OSError, ValueError):
         return math.inf
+
+
+def free_memory(device: "torch.device") -> float:
+    """Bytes that are free on a GPU; infinite for devices that share the host's memory, or do not say."""
+    import torch
+
+    return torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else math.inf
+
+
+@contextmanager
+def bounding_images(mebibytes: int) -> Iterator[None]:
+    """Let the images of a set take so many MiB of memory; 0: a quarter of the machine's."""
+    token = _IMAGE_MEMORY.set(mebibytes)
+    try:
+        yield
+    finally:
+        _IMAGE_MEMORY.reset(token)
+
+
+def image_memory() -> float:
+    """Bytes that the images of one set may take; larger sets are kept on disk, see `data.files.image_cache`."""
+    given = _IMAGE_MEMORY.get()
+    return given * 2**20 if given else IMAGES_SHARE * available_memory()
 
 
 def peak_memory() -> int:

@@ -4,13 +4,14 @@ import math
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
 # Sent by schedulers, and when a terminal is closed or its connection lost; Windows has no SIGHUP.
 ENDING = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
 AGAIN_SECONDS = 3.0  # between two that count as two
+HELD_SECONDS = 0.5  # that Ctrl-C is held back at most where it is held briefly
 _last = [-math.inf]  # when the last one came
 
 
@@ -48,15 +49,19 @@ def ending_handled() -> Iterator[None]:
 
 
 @contextmanager
-def hold_signals() -> Iterator[None]:
+def hold_signals(briefly: Callable[[], bool] = lambda: False) -> Iterator[None]:
     """Hold Ctrl-C, SIGTERM and SIGHUP back, in a `with` block or as a decorator; a second Ctrl-C goes through at once.
 
     An exception in the middle of a transaction leaves the database locked for this process, and the run RUNNING.
+
+    Args:
+        briefly: asked at Ctrl-C: whether it is to go through after half a second, as where a server may hang
     """
     if threading.current_thread() is not threading.main_thread():
         yield  # signals are handled in the main thread only
         return
     held: list[int] = []
+    over = threading.Event()
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, *ENDING)}
 
     def hold(number: int, frame: FrameType | None) -> None:
@@ -64,6 +69,8 @@ def hold_signals() -> Iterator[None]:
         if held and number == signal.SIGINT and callable(handler):  # of a person, who does not want to wait
             handler(number, frame)
         held.append(number)
+        if held == [signal.SIGINT] and briefly():
+            threading.Thread(target=_interrupt_again, args=(threading.get_ident(), over), daemon=True).start()
 
     replaced = [number for number, handler in handlers.items() if callable(handler)]
     for number in replaced:
@@ -71,7 +78,14 @@ def hold_signals() -> Iterator[None]:
     try:
         yield
     finally:
+        over.set()
         for number in replaced:
             signal.signal(number, handlers[number])
         if held:
             signal.raise_signal(held[0])
+
+
+def _interrupt_again(thread: int, over: threading.Event) -> None:
+    """Send the main thread a second Ctrl-C, unless what holds the first is over in time."""
+    if not over.wait(HELD_SECONDS):
+        signal.pthread_kill(thread, signal.SIGINT)

@@ -6,13 +6,12 @@ MLflow's own tracking URI, active run and loggers belong to whoever calls us.
 
 import logging
 import os
-import re
 import socket
 import sqlite3
 import tempfile
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -25,7 +24,7 @@ from mlflow.entities import Experiment, LifecycleStage, Run, RunStatus
 from mlflow.exceptions import MlflowException
 from sqlalchemy.exc import SQLAlchemyError
 
-from arelu_meta.errors import InputError, StoreError, first_line, unknown
+from arelu_meta.errors import InputError, StoreError, first_line, unknown, without_password
 from arelu_meta.store.new_database import make_database
 
 if TYPE_CHECKING:
@@ -35,7 +34,7 @@ DEFAULT_URI = "sqlite:///mlflow.db"
 DIVERGED = "diverged"  # tag of a run whose loss was no longer finite: where that was
 RETRY_SECONDS = 20.0  # a server that is being restarted answers again by then
 _CONNECT_TIMEOUT = 5.0
-_PORTS = {"http": 80, "https": 443}
+PORTS = {"http": 80, "https": 443}
 _NO_SUCH_RUN = ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE")  # no such run, or nothing that could be its id
 STORE_ERRORS = (MlflowException, SQLAlchemyError, sqlite3.Error, OSError, ImportError)  # ImportError: a missing driver
 
@@ -67,22 +66,25 @@ def store_uri() -> str:
     return os.environ.get("MLFLOW_TRACKING_URI") or DEFAULT_URI
 
 
-def without_password(text: str) -> str:
-    """Take passwords out of the addresses in a text.
+def is_server() -> bool:
+    """Whether the store in use is a server, which may hang; a file on this machine does not."""
+    return store_uri().startswith("http")
 
-    >>> without_password("no answer from postgresql://me:secret@host/mlflow")
-    'no answer from postgresql://me:***@host/mlflow'
+
+def check_reachable(address: str, seconds: float | None = None, ports: Mapping[str, int] = PORTS) -> None:
+    """Raise ConnectionError where no server answers at an address; one behind a proxy cannot be checked.
+
+    Args:
+        address: of the store
+        seconds: how long it is tried
+        ports: the schemes that lead to a server, and their usual ports
     """
-    return re.sub(r"(://[^:/@\s]*):\S+@", r"\1:***@", text)  # up to the last @: a password may hold one
-
-
-def check_reachable(address: str, seconds: float | None = None) -> None:
-    """Raise ConnectionError where no server answers at an http address; one behind a proxy cannot be checked."""
     parts = urlsplit(address)
-    if parts.scheme not in _PORTS or parts.hostname is None or parts.scheme in getproxies():
+    scheme = parts.scheme.partition("+")[0]
+    if scheme not in ports or parts.hostname is None or scheme in getproxies():
         return
     try:
-        port = parts.port or _PORTS[parts.scheme]
+        port = parts.port or ports[scheme]
     except ValueError as error:
         raise ConnectionError(str(error)) from error
     end = time.monotonic() + (RETRY_SECONDS if seconds is None else seconds)
@@ -98,9 +100,14 @@ def check_reachable(address: str, seconds: float | None = None) -> None:
             return
 
 
-def open_store(experiment: str) -> tuple[MlflowClient, str]:
-    """Connect to the store and give the id of the experiment in it; what is missing is created."""
-    with _connected() as client:
+def open_store(experiment: str, *, wait: float | None = None) -> tuple[MlflowClient, str]:
+    """Connect to the store and give the id of the experiment in it; what is missing is created.
+
+    Args:
+        experiment: its name
+        wait: seconds that a server has to begin to answer; None: as long as one takes that is being restarted
+    """
+    with connected(seconds=wait) as client:
         stored = client.get_experiment_by_name(experiment)
         if stored is None:
             try:
@@ -121,7 +128,7 @@ def experiment_exists(name: str) -> bool:
     """Tell whether the store has an experiment of this name; nothing is created."""
     if not _store_exists():
         return False
-    with _connected() as client:
+    with connected() as client:
         return client.get_experiment_by_name(name) is not None
 
 
@@ -129,7 +136,7 @@ def find_experiment(name: str) -> tuple[MlflowClient, Experiment]:
     """Find an experiment by name or id, whoever made it; one that is not there is wrong input, and is not created."""
     known: list[str] = []
     if _store_exists():
-        with _connected() as client:
+        with connected() as client:
             stored = client.search_experiments()
             for one in stored:
                 if name in (one.name, str(one.experiment_id)):
@@ -143,6 +150,19 @@ def _store_exists() -> bool:
     """Whether there is a store: a SQLite file would be made by opening it."""
     uri = store_uri()
     return not uri.startswith("sqlite:///") or Path(uri.removeprefix("sqlite:///")).exists()
+
+
+def check_store_exists() -> None:
+    """Refuse to look for a run where there is no store yet: MLflow would make one, and leave it behind.
+
+    Raises:
+        InputError: there is no such SQLite file.
+    """
+    if not _store_exists():
+        uri = without_password(store_uri())
+        raise InputError(
+            f"there is no MLflow store {uri} here; go to the folder of the run, or set MLFLOW_TRACKING_URI"
+        )
 
 
 def finished_metrics(spec: RunSpec, *, experiment: str) -> tuple[str, dict[str, float]] | None:
@@ -178,6 +198,7 @@ def run_status(client: MlflowClient, run_id: str) -> str | None:
 
 def get_run(run_id: str) -> Run:
     """Give a stored run of ours; one that is not there, or not ours, is wrong input."""
+    check_store_exists()
     try:
         with quiet():
             run = MlflowClient(store_uri()).get_run(run_id)
@@ -230,18 +251,29 @@ def quiet_loggers(level: int = logging.ERROR) -> Iterator[None]:
 
 
 @contextmanager
-def _connected() -> Iterator[MlflowClient]:
-    """Connect to the store; one that cannot be used is wrong input, in one line."""
-    uri = store_uri()
+def connected(
+    uri: str = "",
+    *,
+    seconds: float | None = None,
+    ports: Mapping[str, int] = PORTS,
+    remedy: str = "set MLFLOW_TRACKING_URI to one that can be written",
+) -> Iterator[MlflowClient]:
+    """Connect to a store, by default the one in use; one that cannot be used is wrong input, in one line.
+
+    Args:
+        uri: its address
+        seconds: how long a server that does not answer is waited for; None: while one may be restarted
+        ports: see `check_reachable`
+        remedy: what to do where it cannot be used
+    """
+    uri = uri or store_uri()
     try:
-        check_reachable(uri)  # MLflow itself would try for minutes, in silence
+        check_reachable(uri, seconds, ports)  # MLflow itself would try for minutes, in silence
         with quiet(logging.WARNING), _sqlite_lock(uri):
             yield MlflowClient(uri)
     except STORE_ERRORS as error:
-        raise StoreError(
-            f"cannot use the MLflow store {without_password(f'{uri}: {first_line(error)}')}; "
-            "set MLFLOW_TRACKING_URI to one that can be written"
-        ) from error
+        line = without_password(f"{uri}: {first_line(error)}")
+        raise StoreError(f"cannot use the MLflow store {line}; {remedy}") from error
 
 
 @contextmanager

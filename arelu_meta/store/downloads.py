@@ -8,22 +8,27 @@ from pathlib import Path
 
 import mlflow
 
-from arelu_meta.errors import InputError, first_line
-from arelu_meta.store.connection import quiet, store_uri
+from arelu_meta.errors import InputError, first_line, without_password
+from arelu_meta.store.connection import check_store_exists, quiet, store_uri
 
 
 def download_model(uri: str) -> Path:
     """Fetch a stored model, or one file of it, and give its path, which is there while this process is.
 
     Raises:
-        InputError: it cannot be fetched.
+        InputError: it cannot be fetched, or there is no store.
     """
+    if uri.startswith("runs:/"):
+        check_store_exists()
     try:
         with quiet():
             place = tempfile.mkdtemp(dir=_downloads())
             return Path(mlflow.artifacts.download_artifacts(artifact_uri=uri, dst_path=place, tracking_uri=store_uri()))
     except Exception as error:  # of MLflow, of its stores' libraries, or that they are missing
-        raise InputError(f"cannot fetch {uri}: {first_line(error)}") from error
+        reason = f"cannot fetch {without_password(uri)}: {first_line(error)}"
+        raise InputError(
+            f"{reason}; name a file or folder on this machine, a run id, or models:/NAME/VERSION"
+        ) from error
 
 
 @functools.cache

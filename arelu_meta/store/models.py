@@ -8,17 +8,14 @@ reads. MLflow's pyfunc takes raw images (`served.py`). No pickle anywhere; readi
 
 import copy
 import json
-import os
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import mlflow
 import numpy as np
 import torch
 from mlflow import MlflowClient
@@ -38,6 +35,7 @@ from arelu_meta.data.inputs import METADATA_KEY, Inputs, from_metadata, inputs_o
 from arelu_meta.data.raw_images import ACCEPTED
 from arelu_meta.errors import InputError
 from arelu_meta.reading import check_inside, open_regular, parse_json, parsing, read_json, read_text
+from arelu_meta.store.addresses import global_tracking_uri
 from arelu_meta.store.connection import quiet, read_artifact
 from arelu_meta.store.downloads import download_model
 from arelu_meta.store.graphs import GRAPH_FILE, KeptGraph, fill_tensors, read_graph, strip_tensors, trace
@@ -244,7 +242,7 @@ def log_saved_model(client: MlflowClient, run_id: str, folder: Path) -> None:
     options: dict[str, Any] = {} if example is None else {"input_example": example}
     # Given, because MLflow would start a process to find out.
     requirements = [f"arelu-meta=={__version__}", f"torch=={torch.__version__.partition('+')[0]}"]
-    with quiet(), _global_tracking_uri(client.tracking_uri), tempfile.TemporaryDirectory() as place:
+    with quiet(), global_tracking_uri(client.tracking_uri), tempfile.TemporaryDirectory() as place:
         # Not by `Model.log`: begun a second time, that fails of its own first attempt.
         stored = Model(
             artifact_path=model.artifact_location,
@@ -281,19 +279,3 @@ def _description(folder: Path) -> tuple[dict[str, Any], np.ndarray | None]:
         raise InputError(f"{path} describes no model of arelu_meta; {_REMEDY}")
     with parsing(example, remedy=_REMEDY):
         return description, np.load(example, allow_pickle=False) if example.is_file() else None
-
-
-@contextmanager
-def _global_tracking_uri(uri: str) -> Iterator[None]:
-    """Point MLflow's flavours, which take no client, to a store; then back to where they pointed."""
-    before, environment = mlflow.get_tracking_uri(), os.environ.get("MLFLOW_TRACKING_URI")
-    if before == uri:
-        yield
-        return
-    mlflow.set_tracking_uri(uri)
-    try:
-        yield
-    finally:
-        mlflow.set_tracking_uri(before if environment else None)  # type: ignore[arg-type]  # None: MLflow's default
-        if environment:
-            os.environ["MLFLOW_TRACKING_URI"] = environment  # MLflow sets it too

@@ -1,24 +1,17 @@
 """The runs of any MLflow experiment as a table, whoever made them."""
 
-import gc
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 import numpy as np
 import pandas as pd
 from mlflow import MlflowClient
-from mlflow.entities import Run
-from mlflow.exceptions import MlflowException
 
-from arelu_meta.errors import InputError, first_line, unknown
-from arelu_meta.store.connection import find_experiment, quiet
-from arelu_meta.store.histories import metric_points
+from arelu_meta.errors import InputError, unknown
+from arelu_meta.store.connection import find_experiment
+from arelu_meta.store.histories import metric_points, no_garbage_collection, run_pages
 
 JUDGEMENT = "judgement"
 """Tag of a run that holds a judgement, and is none of those that are judged."""
 VALUES = {"last": None, "min": np.min, "max": np.max, "mean": np.mean}
 """What counts of a metric that a run logged at several steps."""
-PAGE = 1000  # runs in a request
 LOOKED_AT = 8  # runs whose histories are looked at
 SAMPLE = 100  # runs that names are learned from
 
@@ -47,8 +40,8 @@ def runs_of_experiment(
         raise unknown("value", value, VALUES)
     client, found = find_experiment(experiment)
     condition = _condition(client, found.experiment_id, arm, where)
-    with _no_garbage_collection():
-        runs = [run for run in _pages(client, found.experiment_id, condition) if JUDGEMENT not in run.data.tags]
+    with no_garbage_collection():
+        runs = [run for run in run_pages(client, [found.experiment_id], condition) if JUDGEMENT not in run.data.tags]
     rows = []
     for run in runs:
         times = {"start_time": run.info.start_time, "end_time": run.info.end_time}
@@ -81,41 +74,11 @@ def _condition(client: MlflowClient, experiment_id: str, arm: str, where: str) -
     quote = "`" if "`" not in name else '"'
     for one in kinds:
         condition = " AND ".join(filter(None, [where, f"{one}s.{quote}{name}{quote} LIKE '%'"]))
-        if next(_pages(client, experiment_id, condition, size=1), None) is not None:
+        if next(run_pages(client, [experiment_id], condition, size=1), None) is not None:
             return condition
-    some = list(_pages(client, experiment_id, where, size=SAMPLE, pages=1))
+    some = list(run_pages(client, [experiment_id], where, size=SAMPLE, pages=1))
     if not some:
         which = f" where {where}" if where else ""
         raise InputError(f"the experiment has no runs{which}; log some, or name another experiment")
     known = {key for run in some for key in (*run.data.params, *run.data.tags) if not key.startswith("mlflow.")}
     raise unknown(" or ".join(kinds), name, known)
-
-
-def _pages(
-    client: MlflowClient, experiment_id: str, condition: str, *, size: int = PAGE, pages: int | None = None
-) -> Iterator[Run]:
-    """Runs that fulfil a condition, the newest first, read as they are asked for."""
-    token, read = None, 0
-    while read == 0 or (token and read != pages):
-        try:
-            with quiet():
-                page = client.search_runs([experiment_id], condition, max_results=size, page_token=token)
-        except MlflowException as error:
-            raise InputError(f"MLflow refuses the condition {condition!r}: {first_line(error)}") from error
-        yield from page
-        token, read = page.token, read + 1
-
-
-@contextmanager
-def _no_garbage_collection() -> Iterator[None]:
-    """Leave new objects alone for a while: MLflow makes millions of ten thousand runs, and none of them is garbage.
-
-    Looking through them again and again takes as long as reading them.
-    """
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()

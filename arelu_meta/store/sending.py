@@ -11,13 +11,13 @@ from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param, RunS
 from mlflow.utils.mlflow_tags import MLFLOW_DATASET_CONTEXT, MLFLOW_PARENT_RUN_ID
 
 from arelu_meta.console.progress import say
-from arelu_meta.errors import StoreError, first_line
+from arelu_meta.errors import StoreError, first_line, without_password
 from arelu_meta.store.connection import (
     DIVERGED,
     STORE_ERRORS,
     check_reachable,
+    is_server,
     quiet_loggers,
-    without_password,
 )
 from arelu_meta.store.journal import Entry, Journal
 from arelu_meta.store.linking import link_metrics
@@ -27,6 +27,7 @@ JOURNAL, PROCESS, ENDED_BY = "journal", "process", "ended_by"
 BATCH = 500  # metrics in a request
 LONGEST_PAUSE = 60.0  # seconds between two attempts
 TELL_AFTER = 10.0  # seconds of waiting for the store at the end
+LONGEST_REQUEST = 120.0  # seconds that a server which answers may take for one entry, such as a large model
 FLUSH = "python -m arelu_meta.store flush"
 
 
@@ -180,33 +181,44 @@ class Sender(threading.Thread):
                     f"{self.trouble}; set MLFLOW_TRACKING_URI to one that does"
                 )
 
-    def leave(self, patience: float) -> bool:
-        """Wait until all is sent; a store that does not answer is waited for no longer than `patience` seconds.
+    def leave(self, patience: float, *, at_once: bool = False) -> bool:
+        """Wait until all is sent, as long as the store takes anything.
+
+        Args:
+            patience: seconds that a store is waited for that does not answer, or refuses
+            at_once: wait no longer for one that answers either: a person wants the command to end
 
         Returns:
             Whether all was sent.
         """
         self._leaving.set()
         start, told = time.monotonic(), False
+        sent, since = self._journal.sent, start
         try:
             self._news.set()
             while not self._ended.wait(0.02):
                 self._news.set()
-                waited = time.monotonic() - start
-                if waited > patience and (self.trouble or not self._answers()):  # MLflow itself tries for minutes
+                now = time.monotonic()
+                if self._journal.sent != sent and not (at_once and is_server()):  # which may have much to catch up
+                    sent, since = self._journal.sent, now
+                if now - since > patience and (at_once or self._is_stuck(now - since)):
                     break
-                if waited > TELL_AFTER and not told:
+                if now - start > TELL_AFTER and not told:
                     told = True
                     say(f"the MLflow store has not taken all of the run yet; Ctrl-C leaves the rest to {FLUSH}")
         finally:
             self.stop()
-            self._ended.wait(0.5)  # for the attempt under way: what is left may be sent by another at once
+            self._ended.wait(0.1 if at_once else 0.5)  # for the attempt under way: another may send what is left
         return self._journal.next is None
 
     def stop(self) -> None:
         """End as soon as the attempt under way has ended."""
         self._stopped.set()
         self._news.set()
+
+    def _is_stuck(self, seconds: float) -> bool:
+        """Tell whether it is in vain to wait for a store that took nothing for so long; MLflow tries for minutes."""
+        return bool(self.trouble) or seconds > LONGEST_REQUEST or not self._answers()
 
     def _answers(self) -> bool:
         try:
@@ -217,7 +229,7 @@ class Sender(threading.Thread):
 
     def _failed(self, error: Exception) -> None:
         self._again = True
-        reason = without_password(first_line(error))[:200] if self._answers() else "no server is there"
+        reason = first_line(error)[:200] if self._answers() else "no server is there"
         if not self.trouble and self._journal.sent:
             store = without_password(self._client.tracking_uri)
             say(f"the MLflow store {store} does not take the run ({reason}); it goes on, kept in {self._journal.path}")

@@ -6,7 +6,7 @@ from mlflow import MlflowClient
 from mlflow.entities import RunStatus
 
 from arelu_meta.console.progress import say
-from arelu_meta.errors import InputError, first_line
+from arelu_meta.errors import InputError, first_line, without_password
 from arelu_meta.runtime.machine import has_ended
 from arelu_meta.store.connection import (
     STORE_ERRORS,
@@ -15,8 +15,8 @@ from arelu_meta.store.connection import (
     quiet,
     run_status,
     store_uri,
-    without_password,
 )
+from arelu_meta.store.histories import run_pages
 from arelu_meta.store.journal import Journal, runs_folder, waiting_journals
 from arelu_meta.store.sending import ENDED_BY, PROCESS, no_address_printed, send_entry
 
@@ -38,12 +38,22 @@ def settle_runs(experiment: str) -> None:
     close_stale(client, experiment_id)
 
 
-def close_stale(client: MlflowClient, experiment_id: str) -> list[str]:
-    """End the runs of an experiment as FAILED whose process, on this machine, is gone; gives their ids."""
+def close_stale(client: MlflowClient, experiment_id: str, *, host: str | None = None) -> list[str]:
+    """End the runs of an experiment as FAILED whose process is gone.
+
+    Args:
+        client: the store
+        experiment_id: the MLflow experiment
+        host: a machine whose processes have all ended, as the caller knows; None: this one's are looked for
+
+    Returns:
+        The ids of the runs that were ended.
+    """
     closed = []
-    for run in client.search_runs([experiment_id], "attributes.status = 'RUNNING'"):
+    for run in run_pages(client, [experiment_id], "attributes.status = 'RUNNING'"):
         # Asked again when its process is seen to be gone: it may have ended as it should since the search.
-        gone = has_ended(run.data.tags.get(PROCESS, ""))
+        process = run.data.tags.get(PROCESS, "")
+        gone = has_ended(process) if host is None else process.partition(":")[0] == host
         if gone and run_status(client, run.info.run_id) == RunStatus.to_string(RunStatus.RUNNING):
             client.set_tag(run.info.run_id, ENDED_BY, GONE)
             with no_address_printed():
@@ -74,7 +84,7 @@ def flush(runs: Path) -> tuple[int, list[str]]:
             finally:
                 journal.release()
         except (*STORE_ERRORS, InputError) as error:
-            left.append(f"{path}: {without_password(first_line(error))}")
+            left.append(f"{path}: {first_line(error)}")
         else:
             sent += 1
     return sent, left

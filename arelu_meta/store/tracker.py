@@ -17,7 +17,7 @@ from arelu_meta.data.imageset import ImageSet
 from arelu_meta.data.inputs import Inputs
 from arelu_meta.data.splits import Split
 from arelu_meta.store import models
-from arelu_meta.store.connection import store_uri
+from arelu_meta.store.connection import is_server, store_uri
 from arelu_meta.store.graphs import KeptGraph
 from arelu_meta.store.journal import Journal
 from arelu_meta.store.sending import FLUSH, Sender
@@ -25,7 +25,8 @@ from arelu_meta.store.sending import FLUSH, Sender
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-PATIENCE, KILLED_PATIENCE = 5.0, 0.5  # seconds that a run waits at its end for a store that does not answer
+PATIENCE = 5.0  # seconds that a run waits at its end for a store that takes nothing
+KILLED_PATIENCE, KILLED_PATIENCE_SERVER = 0.6, 0.3  # the same for one that was interrupted
 
 
 class Tracker:
@@ -154,7 +155,9 @@ class Tracker:
         finally:
             try:
                 if self._sender is not None:
-                    complete = self._sender.leave(KILLED_PATIENCE if status == "KILLED" else PATIENCE)
+                    killed = KILLED_PATIENCE_SERVER if is_server() else KILLED_PATIENCE
+                    at_once = status == "KILLED"
+                    complete = self._sender.leave(killed if at_once else PATIENCE, at_once=at_once)
             except KeyboardInterrupt as interruption:  # the run itself is over: nobody has to wait for its record
                 if type(interruption) is not KeyboardInterrupt:
                     raise

@@ -12,9 +12,9 @@ from mlflow import MlflowClient
 from mlflow.tracking.context.registry import resolve_tags
 
 from arelu_meta import __version__
-from arelu_meta.errors import DivergedError, InputError, StoreError
+from arelu_meta.errors import DivergedError, InputError, StoreError, without_password
 from arelu_meta.runtime.machine import process_name, processor_name
-from arelu_meta.store.connection import DIVERGED, RunSpec, open_store, run_status, store_uri, without_password
+from arelu_meta.store.connection import DIVERGED, RunSpec, open_store, run_status, store_uri
 from arelu_meta.store.journal import SENT, Journal
 from arelu_meta.store.run_folder import RunFolder
 from arelu_meta.store.sending import Sender

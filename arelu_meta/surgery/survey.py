@@ -42,6 +42,13 @@ class SurveyedNetwork:
     report: SwapReport | None = None
     refusal: str = ""
 
+    def as_dict(self) -> dict[str, Any]:
+        """The same as plain values for JSON; of a network that is refused, no numbers."""
+        numbers = {"sites": None, "rewritten": None}
+        if self.report is not None:
+            numbers = {"sites": len(self.report.sites), "rewritten": len(self.report.rewritten)}
+        return {"network": self.name, "swapped": self.report is not None, **numbers, "refused": self.refusal or None}
+
 
 def surveyed_names() -> list[str]:
     """All surveyed networks: torchvision's classifiers, then timm's with `timm/` before the name."""

@@ -16,7 +16,7 @@ MOST_POINTS = 1000  # of a curve by step in the store
 
 
 def cross_entropy(images: ImageSet, *, label_smoothing: float = 0.0, class_weights: bool = False) -> Loss:
-    """Give the cross-entropy of logits (N, classes) and labels (N,).
+    """Give the cross-entropy of logits (N, classes) and labels (N,), or shares of the classes (N, classes).
 
     With `class_weights`, classes count inversely to their frequency in `images`.
     """
@@ -47,9 +47,13 @@ def dice_loss(logits: Tensor, masks: Tensor) -> Tensor:
 def count_correct(output: Tensor, labels: Tensor) -> Tensor:
     """Number of correct answers of a classifier; NaN for a mask, whose output has as many axes as its labels.
 
+    Labels of images that were mixed are shares of the classes (N, classes): the largest counts.
+
     >>> count_correct(torch.tensor([[2.0, 1.0], [0.0, 1.0]]), torch.tensor([0, 0]))
     tensor(1.)
     """
+    if labels.dim() == 2:
+        labels = labels.argmax(1)
     if output.dim() == labels.dim():
         return output.new_full((), torch.nan, dtype=torch.float32)
     return (output.argmax(1) == labels).sum().float()

@@ -183,12 +183,13 @@ class SupervisedTrainer:
         total_loss = torch.zeros((), device=self.batches.images.device)
         correct = torch.zeros((), device=self.batches.images.device)
         orders, step_losses = list(self.batches.orders()), list[Tensor]()
-        for step, numbers in enumerate(orders):
+        batches = self.batches.passed(orders, slice(processes.rank(), None, processes.world_size()))
+        for step, (numbers, batch) in enumerate(zip(orders, batches, strict=True)):
             self.set_lr(self.torch_optimizer, number - 1 + step / len(orders))
             first = step // self.accumulate * self.accumulate
             added_up = orders[first : first + self.accumulate]  # fewer at the end of a pass
             weight = len(numbers) / sum(map(len, added_up))
-            loss, right = self._step(numbers, weight, last=step + 1 == first + len(added_up))
+            loss, right = self._step(batch, len(numbers), weight, last=step + 1 == first + len(added_up))
             if step == first:
                 step_losses.append(loss * weight)
             else:
@@ -249,13 +250,14 @@ class SupervisedTrainer:
                 if getattr(module, "running_mean", None) is not None and name not in modules_of_head:
                     module.eval()
 
-    def _step(self, numbers: Tensor, weight: float, *, last: bool) -> tuple[Tensor, Tensor]:
+    def _step(self, batch: tuple[Tensor, Tensor], whole: int, weight: float, *, last: bool) -> tuple[Tensor, Tensor]:
         """Add the gradient of one of the batches that make a step together, with its weight; on the last, update.
 
-        Each process takes its share of the batch; loss and number of correct answers are those of the whole batch.
+        Each process has its share of the batch of `whole` images; loss and number of correct answers are those of the
+        whole batch.
         """
-        x, y = self.batches.gather(numbers, slice(processes.rank(), None, processes.world_size()))
-        share = len(y) / len(numbers)
+        x, y = batch
+        share = len(y) / whole
         figures = torch.zeros(2, device=x.device)
         if len(y):
             with autocast(x.device, self.precision):

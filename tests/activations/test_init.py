@@ -10,6 +10,7 @@ from arelu_meta import activations
 from arelu_meta.activations.gain import mean_square
 from arelu_meta.errors import InputError
 from arelu_meta.kinds.classify.spec import ClassifySpec
+from arelu_meta.kinds.few_shot.spec import FewShotSpec
 from arelu_meta.registry import own_code
 
 X = torch.linspace(-7, 7, 29, dtype=torch.float64)
@@ -187,8 +188,9 @@ def test_every_activation_is_a_base_by_name(name: str):
         return
     elsa = activations.build(f"elsa({name})").double().eval()
     torch.testing.assert_close(elsa(x), base(x) + activations.build("elsa").double()(x))
-    spec = ClassifySpec(task="t", data={"dataset": "digits"}, network={"activation": f"elsa({name})"})
-    assert spec.network.activation == f"elsa({name})"
+    for kind in (ClassifySpec, FewShotSpec):
+        spec = kind(task="t", data={"dataset": "digits"}, network={"activation": f"elsa({name})"})
+        assert spec.network.activation == f"elsa({name})"
 
 
 def test_bases_within_bases_and_options():

@@ -3,7 +3,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from arelu_meta import kinds
+from arelu_meta import data, kinds
 from arelu_meta.analysis.settings import published_values
 from arelu_meta.comparison.cells import (
     Cell,
@@ -21,28 +21,41 @@ from arelu_meta.console import catalog
 from arelu_meta.console.flags import validated
 from arelu_meta.errors import InputError
 from arelu_meta.kinds.few_shot.spec import FewShotSpec
+from arelu_meta.kinds.session import divide
 from arelu_meta.kinds.transfer.spec import TransferSpec
 from tests.comparison import tiny
 
 BUILT_IN = {
     "adaptation_omniglot": 15,
     "arelu_init": 80,
+    "arelu_init_alpha": 80,
     "cifar10": 660,
     "cifar100": 540,
+    "cifar100_curves": 270,
     "digits_splits": 20,
     "gain_controls": 30,
     "glyphs": 15,
     "glyphs_adapt": 40,
-    "glyphs_init": 40,
+    "glyphs_frozen": 300,
+    "glyphs_gain_twins": 130,
+    "glyphs_init": 160,
+    "glyphs_outer_rates": 300,
+    "glyphs_own_rates": 500,
     "glyphs_rates": 100,
+    "glyphs_splits": 150,
+    "glyphs_unit_rates": 120,
     "inner_rates": 60,
     "learning_rates": 175,
     "maml_digits": 15,
     "maml_mnist": 150,
+    "maml_mnist_clip": 200,
     "mnist_20_epochs": 880,
     "mnist_curves": 880,
     "mnist_first_epoch": 920,
+    "mnist_init": 180,
+    "mnist_unit_rates": 40,
     "segmentation": 25,
+    "segmentation_sample": 15,
     "transfer_digits": 15,
     "transfer_mnist_to_svhn": 135,
     "transfer_mnist_to_svhn_caption": 45,
@@ -221,8 +234,10 @@ def test_the_convergence_figure_and_top_5_of_cifar100():
 
 CURVES = {
     "mnist_curves": {"train/loss", "test/accuracy"},  # figures mnistplot, mnistplot_large, mnistplot_small
-    "cifar100": {"validation/accuracy"},  # figure converge, of test images there
+    "cifar100": {"validation/accuracy"},
+    "cifar100_curves": {"test/accuracy"},  # figure converge
     "segmentation": {"train/loss_by_step", "validation/loss"},  # figure seg
+    "segmentation_sample": {"train/loss_by_step", "validation/loss"},
     "arelu_init": {"validation/accuracy"},  # figure alpha_beta
 }
 
@@ -230,6 +245,54 @@ CURVES = {
 @pytest.mark.parametrize("name", CURVES)
 def test_curves_of_the_papers_figures_are_drawn(name: str):
     assert set(read_experiment(name).report.curves) >= CURVES[name]
+
+
+CONFIRMATORY = {
+    "arelu_init_alpha": (10, 1, None),
+    "glyphs_frozen": (30, 3, "arelu"),
+    "glyphs_gain_twins": (10, 3, "arelu"),
+    "glyphs_init": (20, 3, "arelu"),
+    "glyphs_outer_rates": (5, 3, "arelu"),
+    "glyphs_own_rates": (50, 3, "arelu"),
+    "glyphs_splits": (3, 3, "arelu"),
+    "glyphs_unit_rates": (20, 3, "arelu_unit"),
+    "maml_mnist_clip": (20, 3, "arelu"),
+    "mnist_init": (10, 1, "arelu"),
+    "mnist_unit_rates": (20, 3, "arelu_unit"),
+}
+
+
+@pytest.mark.parametrize("name", CONFIRMATORY)
+def test_confirmatory_experiments_say_beforehand_what_is_judged_on_seeds_that_no_other_saw(name: str):
+    read = read_experiment(name)
+    seeds, margin, primary = CONFIRMATORY[name]
+    assert (len(read.seeds), read.report.margin, read.report.primary) == (seeds, margin, primary)
+    assert min(read.seeds) >= 100  # exploratory files have 0 to 4
+    assert read.question.endswith("?")
+    assert "written here before the first run" in catalog.find("experiment", name).read_text()
+
+
+def test_each_arm_at_the_rate_that_other_seeds_chose():
+    """The two commands in the head of the file: 5 arms with 50 seeds; rates as the shipped runs validate best."""
+    read = read_experiment("glyphs_own_rates")
+    runs = pd.read_csv(Path(__file__).parents[2] / "docs" / "results" / "glyphs_rates_runs.csv")
+    scores = runs.pivot_table(index="activation", columns="inner_lr", values="validation/accuracy", aggfunc="mean")
+    best = scores.idxmax(axis=1).to_dict()
+    head = catalog.find("experiment", "glyphs_own_rates").read_text()
+    commands = [line.partition("--only ")[2].split() for line in head.splitlines() if "--only" in line]
+    cells = [cell for words in commands for cell in expand(read, only=parse_only(words))]
+    assert len(cells) == 250
+    assert {(cell.values["activation"], cell.values["inner_lr"]) for cell in cells} == set(best.items())
+
+
+def test_scripts_held_out_differ_from_draw_to_draw():
+    """Ten splits of the file are ten divisions of whole scripts, none of them the published one."""
+    cells = expand(read_experiment("glyphs_splits"), only={"activation": ["relu"]}, seeds=[100])
+    sections = [cell.spec.data for cell in cells]  # type: ignore[attr-defined]
+    glyphs = data.load("glyphs")
+    tested = [divide(glyphs, section).indices["test"] for section in sections]
+    assert {len(numbers) for numbers in tested} == {249 * 20}
+    assert len({tuple(numbers.tolist()) for numbers in tested}) == 10
 
 
 def test_an_axis_more_is_another_comparison():

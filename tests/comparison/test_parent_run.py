@@ -129,6 +129,12 @@ def test_a_report_replaces_the_one_before(parent: ParentRun, tmp_path: Path):
     assert artifacts(parent.client, parent.run_id, "report/figures") == ["report/figures/report.md"]
     parent.write_report(folder, {"a": 4.0, "b": 3.0}, {})  # and back again
     assert parent.client.get_run(parent.run_id).data.metrics == {"a": 4.0, "b": 3.0}
+    history = [(point.step, point.value) for point in parent.client.get_metric_history(parent.run_id, "b")]
+    assert history == [(0, 2.0), (1, 3.0)]  # the third report changed nothing of it
+    assert [point.step for point in parent.client.get_metric_history(parent.run_id, "a")] == [0, 1, 2]
+    parent.write_report(folder, {"a": 4.0, "b": math.nan}, {})
+    parent.write_report(folder, {"a": 4.0, "b": math.nan}, {})
+    assert len(parent.client.get_metric_history(parent.run_id, "b")) == 3
 
 
 def test_results_are_those_run_last_with_the_budget_asked_for():

@@ -12,6 +12,7 @@ from arelu_meta.comparison.experiment import read_experiment
 from arelu_meta.comparison.overview import Overview
 from arelu_meta.comparison.runner import Plan, run_plan
 from arelu_meta.comparison.worker import CellOutcome, Job
+from arelu_meta.errors import RunError
 from arelu_meta.store.connection import open_store
 from tests.comparison import tiny
 from tests.tiny_runs import MLFLOW_WARNINGS
@@ -104,6 +105,26 @@ def test_two_parent_runs_become_one(plan: Plan):
     assert len(done.parent.ended_cells()) == len(results("tiny")) == 4
     client, experiment_id = open_store("tiny")
     assert len(client.search_runs([experiment_id], "tags.`comparison.hash` != ''")) == 1
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), RunError("3 cells wait")], ids=["Ctrl-C", "error"])
+def test_a_store_that_is_away_does_not_hide_what_ended_a_comparison(
+    plan: Plan, monkeypatch: pytest.MonkeyPatch, error: BaseException
+):
+    """Its run is ended by the next command, as that of a process that is gone."""
+
+    class Interrupted(ByOthers):
+        def run(self, *_jobs: object) -> Iterator[CellOutcome]:
+            monkeypatch.setattr("arelu_meta.comparison.parent_run.check_reachable", refuse)
+            raise error
+            yield
+
+    def refuse(*_address: object, **_options: object) -> None:
+        raise ConnectionError("no server answers")
+
+    with pytest.raises(type(error)) as raised:
+        run_plan(plan, given(Interrupted()))
+    assert raised.value is error
 
 
 @pytest.mark.parametrize("named", [True, False])

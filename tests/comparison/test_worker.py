@@ -1,6 +1,7 @@
 """What becomes of a cell: found, resumed or run, once in the store whoever else ran it."""
 
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -208,6 +209,17 @@ def test_a_cell_begun_while_the_store_is_away_waits_in_its_folder(
     assert statuses(store) == ["FINISHED"]
     tags = MlflowClient().get_run(outcome.run_id).data.tags
     assert FOLDER_TAG in tags
+
+
+def test_a_server_that_is_away_holds_up_no_cell(monkeypatch: pytest.MonkeyPatch, job: Job, training: list[Execution]):
+    """It is asked once, not for as long as one takes that is being restarted: the journal takes the run."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"http://127.0.0.1:{free.getsockname()[1]}"
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", address)
+    monkeypatch.setattr(connection.time, "sleep", lambda _seconds: pytest.fail("it waits"))
+    assert run_cell(job).reason == WAITING
+    assert [execution.offline for execution in training] == [True]
 
 
 @pytest.mark.usefixtures("store_uri")

@@ -54,6 +54,20 @@ def test_what_the_machine_lacks_is_one_line(capsys: pytest.CaptureFixture[str], 
     assert capsys.readouterr().err == f"error: {line}\n"
 
 
+def test_a_folder_that_was_deleted_is_the_machines_doing_and_a_wrong_name_is_ours(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+):
+    def command(argv: Sequence[str] | None) -> None:
+        Path((argv or [""])[0]).read_text()
+
+    assert command_line.main(command, [f"{tmp_path}/runs/a"]) == 1
+    assert capsys.readouterr().err == f"error: the machine failed: No such file or directory ({tmp_path}/runs/a)\n"
+    with pytest.raises(FileNotFoundError):
+        command_line.main(command, [f"{tmp_path}/a"])
+    with pytest.raises(IsADirectoryError):
+        command_line.main(command, [f"{tmp_path}"])
+
+
 def test_output_that_cannot_be_written(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
     """A full disk behind it, and afterwards nothing more is said of it; a closed one; letters that it has not."""
     with Path("/dev/full").open("w", encoding="ascii") as full:

@@ -26,3 +26,9 @@ def test_no_rows():
 def test_no_trailing_space_and_own_indent():
     table = text_table(("a", "b"), [("long word", ""), ("x", "y")], indent="")
     assert table.splitlines() == ["a          b", "long word", "x          y"]
+
+
+def test_what_a_terminal_would_obey_is_written_out():
+    """A name that clears the screen, one of two lines, one that is read backwards; letters of any script stay."""
+    table = text_table(("file", "class"), [("a\x1b[2J", "b\nc"), ("\u202ex", "Größe λ")], indent="")
+    assert table.splitlines() == ["file      class", r"a\x1b[2J  b\nc", r"\u202ex   Größe λ"]

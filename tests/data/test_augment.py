@@ -72,7 +72,7 @@ def test_by_name():
     assert augment("crop_flip") is crop_flip
     assert augment("shift") is shift
     assert augment("none") is None
-    assert set(AUGMENTS) == {"none", "crop_flip", "shift"}
+    assert set(AUGMENTS) == {"none", "crop_flip", "shift", "standard"}
     with pytest.raises(InputError, match=r"unknown augmentation 'shft'; did you mean 'shift'\?"):
         augment("shft")
 

@@ -6,27 +6,26 @@ python -m tests.faults.kills --only maml,compare --count 5 --seed 3
 Each trial has a folder and an SQLite store of its own. The command is killed by SIGKILL, with all its processes, at a
 moment drawn uniformly over the length of the undisturbed run; it is run again with `--resume`, in some trials killed a
 second time; then every point, table and weight in the store is compared. Most trials fork from a process that has
-torch imported; some are new interpreters, some begin without a store. What was tried is kept in a file of JSON lines:
-the same command goes on where it was stopped.
+torch imported; some are new interpreters, some begin without a store. The same command goes on where it was stopped;
+two processes with other commands in `--only` may run at once.
 """
 
 import argparse
-import json
 import os
 import random
+import resource
 import shutil
 import signal
 import sys
 import tempfile
 import time
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tests.faults.launching import Started, start, warm_up
-from tests.faults.record import RECORDS, Record, commit, write_record
+from tests.faults.record import Log, Record, Row, history, trial_parser, tried_at, write_record
 from tests.faults.stored import StoredRun, differences, read_store
 
 EXPERIMENT = """
@@ -136,7 +135,7 @@ def _kill(started: Started, kind: str) -> None:
         started.kill()
 
 
-def trial(command: str, number: int, seed: int, folder: Path, template: Path, reference: Reference) -> dict[str, Any]:
+def trial(command: str, number: int, seed: int, folder: Path, template: Path, reference: Reference) -> Row:
     """Kill a command once or twice, resume it, and compare."""
     draw = random.Random(f"{command}/{seed}/{number}")  # noqa: S311
     words = COMMANDS[command].split()
@@ -163,7 +162,6 @@ def trial(command: str, number: int, seed: int, folder: Path, template: Path, re
             break  # it had ended before it was to be killed, or went on without its worker
     wrong = judge(folder, reference, started, code) if started else []
     how = {
-        "commit": commit(),
         "real": real,
         "cold": cold,
         "kill": kind,
@@ -172,12 +170,10 @@ def trial(command: str, number: int, seed: int, folder: Path, template: Path, re
     return {"command": command, "number": number, "seed": seed, "killed": killed, **how, "wrong": wrong}
 
 
-def trials(
-    command: str, given: argparse.Namespace, done: list[dict[str, Any]], template: Path, place: Path
-) -> Iterator[dict[str, Any]]:
+def trials(command: str, given: argparse.Namespace, log: Log, template: Path, place: Path) -> Iterator[Row]:
     """Give the trials of a command that are not done yet, until so many runs were killed."""
-    mine = [each for each in done if each["command"] == command and each["seed"] == given.seed]
-    counted, known, number = sum(each["killed"] > 0 for each in mine), {each["number"] for each in mine}, 0
+    mine = [row for row in log.rows(command=command, seed=given.seed) if not (given.again and row["wrong"])]
+    counted, known, number = sum(row["killed"] > 0 for row in mine), {row["number"] for row in mine}, 0
     references: dict[bool, Reference] = {}
     while counted < given.count:
         if number in known:
@@ -189,14 +185,21 @@ def trials(
             references[real] = undisturbed(COMMANDS[command].split(), folder, template, real=real)
             shutil.rmtree(folder)
         folder = place / f"{command}-{number}"
-        began = time.monotonic()
+        began, used = time.monotonic(), processor_seconds()
         found = trial(command, number, given.seed, folder, template, references[real])
         found["seconds"] = round(time.monotonic() - began, 1)
+        found["processor"] = round(processor_seconds() - used, 1)
         if not found["wrong"]:
             shutil.rmtree(folder)
         counted += found["killed"] > 0
         number += 1
         yield found
+
+
+def processor_seconds() -> float:
+    """Give the processor time of the commands that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def make_template(folder: Path) -> Path:
@@ -213,20 +216,15 @@ def make_template(folder: Path) -> Path:
     return path
 
 
-def _record(command: str, given: argparse.Namespace, done: list[dict[str, Any]]) -> Record:
+def _record(command: str, given: argparse.Namespace, log: Log) -> Record:
     """Put the trials of one command together."""
-    mine = [each for each in done if each["command"] == command and each["seed"] == given.seed and each["killed"]]
-    kills = sum(each["killed"] for each in mine)
-    notes = f"{kills} kills; {sum(each['real'] for each in mine)} trials as new interpreters, the others forked with "
-    notes += f"figures left out; {sum(each['cold'] for each in mine)} began without a store"
-    commits = Counter(each["commit"] for each in mine)
-    if set(commits) != {commit()}:
-        notes += "; tried at " + ", ".join(f"{name} ({count})" for name, count in commits.items())
+    mine = [row for row in log.rows(command=command, seed=given.seed) if row["killed"]]
+    kills = sum(row["killed"] for row in mine)
+    notes = f"{kills} kills; {sum(row['real'] for row in mine)} trials as new interpreters, the others forked with "
+    notes += f"figures left out; {sum(row['cold'] for row in mine)} began without a store"
     if command == "compare":
-        notes += (
-            f"; the runner alone was killed in {sum(each['kill'] == 'runner' for each in mine)} of them, a worker in "
-        )
-        notes += f"{sum(each['kill'] == 'worker' for each in mine)}"
+        alone = {kind: sum(row["kill"] == kind for row in mine) for kind in ("runner", "worker")}
+        notes += f"; the runner alone was killed in {alone['runner']} of them, a worker in {alone['worker']}"
     return Record(
         name=f"kills_{command}",
         promise=f"`{command}` killed at any moment (kill -9) and run again ends as if it had never been killed.",
@@ -236,30 +234,25 @@ def _record(command: str, given: argparse.Namespace, done: list[dict[str, Any]])
         "there once, no run is left RUNNING.",
         command=f"python -m tests.faults.kills --count {given.count} --only {command}",
         tried=len(mine),
-        lost=sum(bool(each["wrong"]) for each in mine),
-        notes=notes,
-        seconds=sum(each["seconds"] for each in mine),
+        lost=sum(bool(row["wrong"]) for row in mine),
+        notes="; ".join([notes, *history(mine)]),
+        seconds=sum(row["seconds"] for row in mine),
+        commit=tried_at(mine),
     )
 
 
 def main() -> int:
     """Try, print a line per trial, and write a record per command; 1 where anything was lost."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser = trial_parser(__doc__)
     parser.add_argument("--count", type=int, default=50, help="killed runs of each command [50]")
     parser.add_argument("--only", default=",".join(COMMANDS), help="commands, separated by commas")
     parser.add_argument("--seed", type=int, default=0, help="of the moments")
-    parser.add_argument("--again", action="store_true", help="repeat the trials that lost something, mended since")
     given = parser.parse_args()
-    log = RECORDS / "kills.jsonl"
-    log.parent.mkdir(parents=True, exist_ok=True)
-    done = [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
-    if given.again:
-        done = [each for each in done if not each["wrong"]]
-        log.write_text("".join(json.dumps(each) + "\n" for each in done))
+    log = Log("kills", ("command", "seed", "number"))
     warm_up()
     place = Path(tempfile.mkdtemp(prefix="arelu_meta-kills-"))
     template, commands = make_template(place), given.only.split(",")
-    waiting = {command: trials(command, given, done, template, place) for command in commands}
+    waiting = {command: trials(command, given, log, template, place) for command in commands}
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # the records are written all the same
     try:
         while waiting:  # one of each in turn, so that all have been tried about as often at any time
@@ -268,14 +261,12 @@ def main() -> int:
                 if found is None:
                     del waiting[command]
                     continue
-                done.append(found)
-                with log.open("a") as file:
-                    file.write(json.dumps(found) + "\n")
+                log.add(found)
                 verdict = "; ".join(found["wrong"][:4]) or ("same" if found["killed"] else "ended before it was killed")
                 sys.stdout.write(f"{command} {found['number']} {found['moments']} {found['seconds']} s: {verdict}\n")
                 sys.stdout.flush()
     finally:
-        records = [_record(command, given, done) for command in commands]
+        records = [_record(command, given, log) for command in commands]
         for record in records:
             write_record(record)
     lost = sum(record.lost for record in records)

@@ -8,7 +8,6 @@ mid-training. It must end with exit code 1 (2: wrong input) and one line, leave 
 next command has looked, and what it saved must be readable.
 """
 
-import argparse
 import os
 import resource
 import shutil
@@ -26,7 +25,7 @@ from pathlib import Path
 from arelu_meta.errors import InputError
 from arelu_meta.store.run_folder import RunFolder
 from tests.comparison import tiny
-from tests.faults.record import Record, write_record
+from tests.faults.record import Log, Record, Row, history, trial_parser, tried_at, write_record
 from tests.tiny_images import DIGITS
 from tests.tiny_networks import TINY
 
@@ -151,36 +150,43 @@ def _wrong(code: int, err: str, folder: Path, environment: dict[str, str]) -> st
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Try every fault with every command, write the record; 1 where something was lost."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser = trial_parser(__doc__)
     parser.add_argument("--only", default=",".join(COMMANDS), help="commands, separated by commas")
     parser.add_argument("--fault", choices=FAULTS, help="one of the faults")
     given = parser.parse_args(argv)
     if os.geteuid():
         parser.error("small disks can be mounted by root only")
-    start, tried, lost = time.monotonic(), 0, []
+    log = Log("machine", ("command", "fault"))
     for name in [given.fault] if given.fault else FAULTS:
         for command in given.only.split(","):
-            wrong = trial(command, FAULTS[name])
-            tried += 1
-            lost += [f"{command}, {name}: {wrong}"] if wrong else []
+            if log.is_done(again=given.again, command=command, fault=name):
+                continue
+            start, wrong = time.monotonic(), trial(command, FAULTS[name])
+            row = {"command": command, "fault": name, "seconds": round(time.monotonic() - start, 1)}
+            log.add({**row, "wrong": [wrong] if wrong else []})
             sys.stdout.write(f"{command}, {name}: {wrong or 'one line, nothing RUNNING'}\n")
             sys.stdout.flush()
-    if not given.fault and given.only == ",".join(COMMANDS):
-        write_record(
-            Record(
-                name="machine",
-                promise="Where the machine fails, a command says so in one line, and what was saved stays usable.",
-                how="maml, classify, adapt and compare on a disk of 256 KiB, with their folder made read-only or taken "
-                "away in mid-training, with 14 open files, with 2 GiB of address space; exit code 1 or 2, one line, "
-                "no traceback, checkpoints readable, no run RUNNING after the next command.",
-                command="python -m tests.faults.machine",
-                tried=tried,
-                lost=len(lost),
-                notes="; ".join(line[:200] for line in lost),
-                seconds=time.monotonic() - start,
-            )
-        )
-    return 1 if lost else 0
+    record = _record(log.rows())
+    write_record(record)
+    return 1 if record.lost else 0
+
+
+def _record(rows: list[Row]) -> Record:
+    """Put the trials together."""
+    lost = [f"{row['command']}, {row['fault']}: {row['wrong'][0][:200]}" for row in rows if row["wrong"]]
+    return Record(
+        name="machine",
+        promise="Where the machine fails, a command says so in one line, and what was saved stays usable.",
+        how="maml, classify, adapt and compare on a disk of 256 KiB, with their folder made read-only or taken away in "
+        "mid-training, with 14 open files, with 2 GiB of address space; exit code 1 or 2, one line, no traceback, "
+        "checkpoints readable, no run RUNNING after the next command.",
+        command="python -m tests.faults.machine",
+        tried=len(rows),
+        lost=len(lost),
+        notes="; ".join([*lost, *history(rows)]),
+        seconds=sum(row["seconds"] for row in rows),
+        commit=tried_at(rows),
+    )
 
 
 if __name__ == "__main__":

@@ -4,16 +4,17 @@ python -m tests.faults.mutants --count 1000                     # all readers, i
 python -m tests.faults.mutants --only npz,checkpoint --seed 7
 
 Mutants are numbered: reader, seed and number make the same one again. Archives are also damaged from inside, with
-checksums that fit.
+checksums that fit. Readers that are done are not examined again (runs/faults/mutants.jsonl), so two processes may share
+them out by `--only`.
 """
 
-import argparse
 import io
 import os
 import random
 import re
 import resource
 import select
+import shutil
 import signal
 import sys
 import tempfile
@@ -23,15 +24,18 @@ import warnings
 import zipfile
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 from arelu_meta.errors import InputError, RunError
-from tests.faults.record import Record, write_record
+from tests.faults.record import Log, Record, Row, history, trial_parser, tried_at, write_record
 from tests.faults.specimens import SPECIMENS, Specimen
 
 SECONDS, GROWTH_MIB, ROOM = 10, 1024, 3 << 30  # allowed time and memory of one mutant; address space above the start
 TOKENS = b'[] {} null true -1 0 1e999 99999999999999999999 "" "x" "../../x" "os:system" [[[[[[ NaN \\u0000 \xff'.split()
 EDGES = [bytes(4), b"\xff" * 4, b"\x7f\xff\xff\xff", b"\xff\xff\xff\x7f", b"\x80\0\0\0", b"\0\0\0\x80", b"\xff" * 8]
-OUTCOMES = ("clean", "accepted", "traceback", "several lines", "hang", "died", "memory", "code")
+OUTCOMES = ("clean", "accepted", "traceback", "several lines", "hang", "died", "memory", "code", "outside")
+PROGRAMS = ("os.system", "subprocess.Popen", "os.exec", "os.posix_spawn", "os.fork")  # audit events that start one
+WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 
 
 def mutate(content: bytes, draw: random.Random) -> bytes:
@@ -107,24 +111,34 @@ def _child(specimen: Specimen, numbers: range, seed: int, pipe: int) -> None:
     """Read mutants one after another, and tell of each; what starts programs or writes elsewhere is told too."""
     resource.setrlimit(resource.RLIMIT_AS, (_address_space() + ROOM, resource.RLIM_INFINITY))
     ran: list[str] = []
+    written: list[str] = []
 
-    def audit(event: str, arguments: tuple[object, ...]) -> None:
-        if event in ("os.system", "subprocess.Popen", "os.exec", "os.posix_spawn", "os.fork"):
+    def audit(event: str, arguments: tuple[Any, ...]) -> None:
+        if event in PROGRAMS:
             ran.append(f"{event} {arguments!r:.80}")
+        elif event == "open" and isinstance(arguments[0], str | bytes) and (arguments[2] or 0) & WRITING:
+            written.append(os.path.realpath(os.fsdecode(arguments[0])))
 
     sys.addaudithook(audit)
+    place, tempfile.tempdir = tempfile.gettempdir(), tempfile.mkdtemp()  # what readers unpack is apart from the mutant
     for number in numbers:
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        with tempfile.TemporaryDirectory() as folder:
+        with tempfile.TemporaryDirectory(dir=place) as folder:
             mutant(specimen, Path(folder), seed, number)
             ran.clear()
+            written.clear()
             found, where = outcome(specimen, Path(folder))
+            inside = (f"{os.path.realpath(folder)}/", f"{os.path.realpath(tempfile.tempdir)}/", os.devnull)
+            outside = [path for path in written if not path.startswith(inside)]
         grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) >> 10
         if grown > GROWTH_MIB:
             found, where = "memory", f"{grown} MiB"
+        if outside:
+            found, where = "outside", outside[0]
         if ran:
             found, where = "code", ran[0]
         os.write(pipe, f"{number}\t{found}\t{grown}\t{where}".replace("\n", " ").encode() + b"\n")
+    shutil.rmtree(tempfile.tempdir, ignore_errors=True)
 
 
 def _address_space() -> int:
@@ -185,46 +199,50 @@ def _listen(
             number += 1
 
 
-def _record(count: int, found: Counter[str], lost: int, most: int, seconds: float) -> Record:
+def _record(count: int, rows: list[Row]) -> Record:
     """Put what was found over all readers into a record."""
+    found = sum((Counter(row["found"]) for row in rows), Counter[str]())
+    notes = [f"{found['clean']:,} refused, {found['accepted']:,} read, {max(row['most'] for row in rows)} MiB at most"]
+    notes += [", ".join(row["reader"] for row in rows), *history(rows)]
     return Record(
         name="mutants",
         promise="A damaged file is read, or refused in one line: no traceback, no hang, no crash, no code run.",
-        how=f"{count:,} mutants of each of {len(SPECIMENS)} kinds of files are read in child processes. Lost: a "
-        f"traceback, several lines, {SECONDS} s of silence, a process that died, {GROWTH_MIB} MiB more, a program "
-        "started.",
+        how=f"{count:,} mutants of each of {len(rows)} kinds of files are read in child processes. Lost: a traceback, "
+        f"several lines, {SECONDS} s of silence, a process that died, {GROWTH_MIB} MiB more, a program started, a file "
+        "written outside the folder.",
         command=f"python -m tests.faults.mutants --count {count}",
         tried=sum(found.values()),
-        lost=lost,
-        notes=f"{found['clean']:,} refused, {found['accepted']:,} read, {most} MiB at most; {', '.join(SPECIMENS)}",
-        seconds=seconds,
+        lost=sum(len(row["wrong"]) for row in rows),
+        notes="; ".join(notes),
+        seconds=sum(row["seconds"] for row in rows),
+        commit=tried_at(rows),
     )
 
 
 def main() -> int:
     """Examine readers, print a table and all that was bad; 1 where anything was."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser = trial_parser(__doc__)
     parser.add_argument("--count", type=int, default=1000, help="mutants of each reader [1000]")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--only", default="", help="readers, separated by commas")
+    parser.add_argument("--only", default=",".join(SPECIMENS), help="readers, separated by commas")
     given = parser.parse_args()
-    chosen = given.only.split(",") if given.only else list(SPECIMENS)
+    log = Log("mutants", ("reader", "seed", "count"))
     sys.stdout.write(f"| reader | mutants | {' | '.join(OUTCOMES)} | most MiB | s |\n{'|---' * (len(OUTCOMES) + 4)}|\n")
     wrong: list[str] = []
-    total: Counter[str] = Counter()
-    largest, began = 0, time.monotonic()
-    for name in chosen:
+    for name in given.only.split(","):
+        key = {"reader": name, "seed": given.seed, "count": given.count}
+        if log.is_done(again=given.again, **key):
+            continue
         start = time.monotonic()
         counts, bad, most = examine(SPECIMENS[name](), given.count, given.seed)
+        seconds = round(time.monotonic() - start, 1)
+        log.add({**key, "found": counts, "most": most, "seconds": seconds, "wrong": bad})
         cells = " | ".join(str(counts[each]) for each in OUTCOMES)
-        sys.stdout.write(f"| {name} | {given.count} | {cells} | {most} | {time.monotonic() - start:.0f} |\n")
+        sys.stdout.write(f"| {name} | {given.count} | {cells} | {most} | {seconds:.0f} |\n")
         sys.stdout.flush()
         wrong += bad
-        total += counts
-        largest = max(largest, most)
     sys.stdout.write("".join(f"{line}\n" for line in wrong))
-    if not given.only:
-        write_record(_record(given.count, total, len(wrong), largest, time.monotonic() - began))
+    write_record(_record(given.count, log.rows(seed=given.seed, count=given.count)))
     return 1 if wrong else 0
 
 

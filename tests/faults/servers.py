@@ -1,15 +1,15 @@
 """Kill the MLflow server at random moments while commands train, and compare what it holds in the end.
 
 python -m tests.faults.servers --count 20
+python -m tests.faults.servers --count 20 --part 1/2        # every second trial; another process may try the others
 
 The server comes back after 5 s, after 60 s, or only when the command has ended; in some trials the command is ended by
 Ctrl-C meanwhile, and resumed. Every point, table and weight is compared with a run that nothing disturbed, the length
 of every outer step with and without the server is measured, and the password of the address is looked for in all that
 was written. The server is forked from a process that has MLflow imported; in some trials it is the command `mlflow
-server`.
+server`. The same command goes on where it was stopped.
 """
 
-import argparse
 import json
 import os
 import random
@@ -26,7 +26,7 @@ from typing import Any
 from tests.faults.kills import EXPERIMENT, make_template
 from tests.faults.launching import Started, start, warm_up
 from tests.faults.mlflow_server import PASSWORD, Server, warm_up_server
-from tests.faults.record import Record, write_record
+from tests.faults.record import Log, Record, Row, history, trial_parser, tried_at, write_record
 from tests.faults.stored import StoredRun, differences, read_store
 
 MAML = (
@@ -168,58 +168,70 @@ def undisturbed(command: str, kind: str, place: Path, template: Path) -> tuple[f
     return seconds, runs
 
 
-def main() -> int:
-    """Try, print a line per trial, write the record; 1 where anything was lost."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--count", type=int, default=20, help="times that the server is killed [20]")
-    parser.add_argument("--seed", type=int, default=0, help="of the moments")
-    given = parser.parse_args()
-    began = time.monotonic()
-    warm_up()
-    place = Path(tempfile.mkdtemp(prefix="arelu_meta-servers-"))
-    template = make_template(place)
-    warm_up_server()
-    references: dict[tuple[str, str], tuple[float, dict[str, StoredRun]]] = {}
-    ratios: list[float] = []
-    waits: list[float] = []
-    lost, timed = 0, 0
-    for number in range(given.count):
+class Trials:
+    """All trials of one process: the undisturbed runs that they are compared with are made once."""
+
+    def __init__(self, seed: int) -> None:
+        self.place, self._seed = Path(tempfile.mkdtemp(prefix="arelu_meta-servers-")), seed
+        self._template = make_template(self.place)
+        self._references: dict[tuple[str, str], tuple[float, dict[str, StoredRun]]] = {}
+
+    def run(self, number: int) -> Row:
+        """Make one trial; gives what came of it."""
         kind = KINDS[number % len(KINDS)]
-        command = "compare" if number % 4 == 3 and kind in ("5 s", "never") else "maml"
+        command = "compare" if number % 4 == 3 else "maml"
         pace = kind if kind in SLEEP else "5 s"
-        if (command, pace) not in references:
-            references[command, pace] = undisturbed(command, pace, place, template)
-        seconds, runs = references[command, pace]
-        share = random.Random(f"servers/{given.seed}/{number}").random()  # noqa: S311
-        folder = place / str(number)
-        trial = Trial(folder, command, template, kind=kind, real=number % REAL_EVERY == REAL_EVERY - 1)
+        if (command, pace) not in self._references:
+            self._references[command, pace] = undisturbed(command, pace, self.place, self._template)
+        seconds, runs = self._references[command, pace]
+        moment = random.Random(f"servers/{self._seed}/{number}").random() * seconds  # noqa: S311
+        folder, began = self.place / str(number), time.monotonic()
+        real = number % REAL_EVERY == REAL_EVERY - 1
+        trial = Trial(folder, command, self._template, kind=kind, real=real)
         try:
-            wrong = [*trial.run(share * seconds), *trial.wrong_in_store(runs)]
+            wrong = [*trial.run(moment), *trial.wrong_in_store(runs)]
         finally:
             trial.server.kill()
-        lost += bool(wrong)
-        if command == "maml" and kind not in SLEEP and min(len(trial.up), len(trial.away)) >= FEWEST:
-            ratios.append(statistics.median(trial.away) / statistics.median(trial.up))
-            timed += len(trial.away)
-        waits += [trial.interrupted_after] if trial.interrupted_after else []
-        line = {"number": number, "command": command, "back": kind, "moment": round(share * seconds, 2), "wrong": wrong}
-        sys.stdout.write(json.dumps(line) + "\n")
-        sys.stdout.flush()
         if not wrong:
             shutil.rmtree(folder)
-    write_records(given, lost, ratios, timed, waits, time.monotonic() - began)
-    sys.stdout.write(f"{lost} lost, in {place}\n" if lost else "nothing was lost\n")
+        row = {"number": number, "seed": self._seed, "command": command, "back": kind, "moment": round(moment, 2)}
+        if command == "maml" and kind not in SLEEP and min(len(trial.up), len(trial.away)) >= FEWEST:
+            row["ratio"] = statistics.median(trial.away) / statistics.median(trial.up)
+            row["steps"] = len(trial.away)
+        row |= {"interrupted": round(trial.interrupted_after, 2), "load": round(os.getloadavg()[0], 1)}
+        return {**row, "seconds": round(time.monotonic() - began, 1), "wrong": wrong}
+
+
+def main() -> int:
+    """Try, print a line per trial, write the record; 1 where anything was lost."""
+    parser = trial_parser(__doc__)
+    parser.add_argument("--count", type=int, default=20, help="times that the server is killed [20]")
+    parser.add_argument("--seed", type=int, default=0, help="of the moments")
+    parser.add_argument("--part", default="1/1", help="2/3: the second of three parts of the trials")
+    given = parser.parse_args()
+    part, parts = map(int, given.part.split("/"))
+    log = Log("servers", ("number", "seed"))
+    warm_up()
+    warm_up_server()
+    trials = Trials(given.seed)
+    for number in range(part - 1, given.count, parts):
+        if not log.is_done(again=given.again, number=number, seed=given.seed):
+            row = trials.run(number)
+            log.add(row)
+            sys.stdout.write(json.dumps(row) + "\n")
+            sys.stdout.flush()
+    lost = write_records(log.rows(seed=given.seed), f"python -m tests.faults.servers --count {given.count}")
+    sys.stdout.write(f"{lost} lost, in {trials.place}\n" if lost else "nothing was lost\n")
     return 1 if lost else 0
 
 
-def write_records(
-    given: argparse.Namespace, lost: int, ratios: list[float], timed: int, waits: list[float], seconds: float
-) -> None:
-    """Write what was lost, and how long steps and interruptions took."""
-    command = f"python -m tests.faults.servers --count {given.count}"
-    loads = f"load {os.getloadavg()[1]:.0f} on {os.cpu_count()} cores"
-    kinds = [KINDS[number % len(KINDS)] for number in range(given.count)]
-    often = ", ".join(f"{kind} {kinds.count(kind)} times" for kind in AWAY)
+def write_records(rows: list[Row], command: str) -> int:
+    """Write what was lost, and how long steps and interruptions took; gives the number of trials that lost anything."""
+    loads = f"load {min(row['load'] for row in rows):.0f} to {max(row['load'] for row in rows):.0f} on {os.cpu_count()}"
+    often = ", ".join(f"{kind} {sum(row['back'] == kind for row in rows)} times" for kind in AWAY)
+    longest = max(row["interrupted"] for row in rows)
+    lost = sum(bool(row["wrong"]) for row in rows)
+    compared = sum(row["command"] == "compare" for row in rows)
     write_record(
         Record(
             name="servers",
@@ -229,12 +241,19 @@ def write_records(
             "the command within a second, then `--resume`. All points, tables and weights are compared with those of "
             "an undisturbed run; the password is looked for in stdout, stderr, the store and all files.",
             command=command,
-            tried=given.count,
+            tried=len(rows),
             lost=lost,
-            notes=f"{often}; Ctrl-C took {max(waits, default=0.0):.2f} s at most ({loads})",
-            seconds=seconds,
+            notes="; ".join(
+                [
+                    f"{often}, {compared} of them with compare; Ctrl-C took {longest:.2f} s at most ({loads} cores)",
+                    *history(rows),
+                ]
+            ),
+            seconds=sum(row["seconds"] for row in rows),
+            commit=tried_at(rows),
         )
     )
+    ratios = [row["ratio"] for row in rows if "ratio" in row]
     if ratios:
         ratio = statistics.median(ratios)
         write_record(
@@ -246,10 +265,12 @@ def write_records(
                 command=command,
                 tried=len(ratios),
                 lost=0 if ratio <= SLOWER else len(ratios),
-                notes=f"{ratio:.2f} times, {min(ratios):.2f} to {max(ratios):.2f} in single trials, {timed} steps "
-                f"while away; {loads}",
+                notes=f"{ratio:.2f} times, {min(ratios):.2f} to {max(ratios):.2f} in single trials, "
+                f"{sum(row.get('steps', 0) for row in rows)} steps while away; {loads} cores",
+                commit=tried_at(rows),
             )
         )
+    return lost
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@ Each training runs in a process of its own, with validation, checkpoints and a s
 and caches have what they need by then) memory, threads and open files are compared with those of the last twentieth.
 """
 
-import argparse
 import json
 import os
 import subprocess
@@ -21,7 +20,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from tests.faults.record import Record, write_record
+from tests.faults.record import Log, Record, Row, history, trial_parser, tried_at, write_record
 
 MOST_GROWTH = 1.0  # per cent
 TRAININGS = ("maml", "maml without recording", "classify")
@@ -79,7 +78,7 @@ def train(training: str, *, steps: int, epochs: int) -> Watch:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Train, write the record and say what was found; 1 where something grew."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser = trial_parser(__doc__)
     parser.add_argument("--steps", type=int, default=2000, help="outer steps [2000]")
     parser.add_argument("--epochs", type=int, default=50, help="[50]")
     parser.add_argument("--only", choices=TRAININGS, help="one of the trainings")
@@ -88,33 +87,39 @@ def main(argv: Sequence[str] | None = None) -> int:
     if given.here:
         sys.stdout.write(json.dumps(train(given.only, steps=given.steps, epochs=given.epochs).found()) + "\n")
         return 0
-    start, lost, notes = time.monotonic(), 0, []
-    chosen = (given.only,) if given.only else TRAININGS
-    for training in chosen:
-        found = _in_a_process(training, given.steps, given.epochs)
-        lost += found["growth"] >= MOST_GROWTH or found["threads"] >= 1 or found["files"] >= 1
-        notes.append(
+    size, log = {"steps": given.steps, "epochs": given.epochs}, Log("soak", ("training", "steps", "epochs"))
+    for training in (given.only,) if given.only else TRAININGS:
+        if log.is_done(again=given.again, training=training, **size):
+            continue
+        start, found = time.monotonic(), _in_a_process(training, given.steps, given.epochs)
+        grown = found["growth"] >= MOST_GROWTH or found["threads"] >= 1 or found["files"] >= 1
+        line = (
             f"{training}, {found['steps']:.0f} steps: {found['growth']:+.2f} % of {found['mib']:.0f} MiB, "
             f"{found['threads']:+.0f} threads, {found['files']:+.0f} open files"
         )
-        sys.stdout.write(f"{notes[-1]}\n")
+        seconds = round(time.monotonic() - start, 1)
+        log.add({"training": training, **size, "line": line, "seconds": seconds, "wrong": [line] if grown else []})
+        sys.stdout.write(f"{line}\n")
         sys.stdout.flush()
-    if not given.only:
-        write_record(
-            Record(
-                name="soak",
-                promise="A long training takes no more memory, threads or open files at its end than at its start.",
-                how=f"{given.steps:,} outer steps of maml, recorded and not, and {given.epochs} epochs of classify; "
-                f"what the process holds after the first fifth and at the end. Lost: {MOST_GROWTH:g} % of memory, "
-                "a thread or a file more.",
-                command="python -m tests.faults.soak",
-                tried=len(chosen),
-                lost=lost,
-                notes="; ".join(notes),
-                seconds=time.monotonic() - start,
-            )
-        )
-    return 1 if lost else 0
+    record = _record(log.rows(**size), given.steps, given.epochs)
+    write_record(record)
+    return 1 if record.lost else 0
+
+
+def _record(rows: list[Row], steps: int, epochs: int) -> Record:
+    """Put the trainings together."""
+    return Record(
+        name="soak",
+        promise="A long training takes no more memory, threads or open files at its end than at its start.",
+        how=f"{steps:,} outer steps of maml, recorded and not, and {epochs} epochs of classify; what the process holds "
+        f"after the first fifth and at the end. Lost: {MOST_GROWTH:g} % of memory, a thread or a file more.",
+        command="python -m tests.faults.soak",
+        tried=len(rows),
+        lost=sum(bool(row["wrong"]) for row in rows),
+        notes="; ".join([*(row["line"] for row in rows), *history(rows)]),
+        seconds=sum(row["seconds"] for row in rows),
+        commit=tried_at(rows),
+    )
 
 
 def _in_a_process(training: str, steps: int, epochs: int) -> dict[str, float]:

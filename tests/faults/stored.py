@@ -33,8 +33,16 @@ class StoredRun:
 
     @property
     def measured(self) -> Points:
-        """All points but those that are times."""
-        return {key: value for key, value in self.points.items() if not key[0].endswith(TIMES)}
+        """All points but those that are times; of a comparison's own run, the numbers of its last report.
+
+        It may be reported several times, as when a cell was late: each report has a step of its own, what has not
+        changed stays as it was, and what is no more is NaN.
+        """
+        points = {key: value for key, value in self.points.items() if not key[0].endswith(TIMES)}
+        if self.identity:
+            return points
+        last = {name: value for (name, _), value in sorted(points.items(), key=lambda point: point[0])}
+        return {(name, 0): value for name, value in last.items() if value == value}
 
 
 def read_store(database: Path, folder: Path) -> list[StoredRun]:
@@ -69,15 +77,15 @@ def read_runs(connection: Any, folder: Path) -> list[StoredRun]:
     for run, artifacts in runs.values():
         if not run.identity:
             continue  # a parent, whose files name the runs below it
-        run.files.update(_digests(_local(artifacts, folder)))
+        run.files.update(_digests(local_folder(artifacts, folder)))
         for _, location, status in (model for model in models if model[0] == run.run_id):
-            found = _digests(_local(location, folder), weights=True)
+            found = _digests(local_folder(location, folder), weights=True)
             run.files.update(found or {f"model in state {status}": "without weights"})
             run.files["models"] = str(int(run.files.get("models", "0")) + 1)
     return [run for run, _ in runs.values()]
 
 
-def _local(uri: str, folder: Path) -> Path:
+def local_folder(uri: str, folder: Path) -> Path:
     """Where artifacts are: in a folder, or in `artifacts/` of a server."""
     if uri.startswith("mlflow-artifacts:"):
         return folder / "artifacts" / unquote(urlsplit(uri).path).lstrip("/")

@@ -51,3 +51,14 @@ def test_a_run_beside_one_that_nothing_disturbed(tmp_path: Path, change: dict, f
     lines = differences(stored(tmp_path / "other", **{"points": POINTS, **change}), whole)
     assert len(lines) == len(found)
     assert all(line.startswith(start) for line, start in zip(lines, found, strict=True))
+
+
+def test_the_numbers_of_a_comparison_are_those_of_its_last_report():
+    """Reported without and with a late cell: `n` changed, `same` did not, `gone` is no more."""
+    nan = float("nan")
+    once = StoredRun("p", "tiny", "FINISHED", False, points={("n", 0): 4.0, ("same", 0): 1.0})
+    again = {("n", 0): 3.0, ("n", 1): 4.0, ("same", 0): 1.0, ("gone", 0): 2.0, ("gone", 1): nan}
+    assert differences(StoredRun("p", "tiny", "FINISHED", False, points=again), once) == []
+    assert differences(StoredRun("p", "tiny", "FINISHED", False, points=again, identity="0123"), once) != []
+    stale = StoredRun("p", "tiny", "FINISHED", False, points={**again, ("n", 2): 3.0}, doubled=[("n", 0)])
+    assert differences(stale, once) == ["n at step 0 twice", "n at step 0 is 3.0, not 4.0"]

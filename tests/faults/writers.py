@@ -4,10 +4,9 @@ python -m tests.faults.writers --count 5
 
 Eight first runs on an SQLite file that is not there yet; sixteen on an MLflow server with PostgreSQL (where PostgreSQL
 or its driver is not installed: with SQLite, which the record says); the same command twice at once; two processes that
-download and unpack the same set.
+download and unpack the same set. The same command goes on where it was stopped.
 """
 
-import argparse
 import hashlib
 import http.server
 import importlib.util
@@ -22,12 +21,13 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from tests.faults.launching import Started, start, warm_up
 from tests.faults.mlflow_server import HOST, Server, free_port, warm_up_server
-from tests.faults.record import Record, write_record
+from tests.faults.record import Log, Record, history, trial_parser, tried_at, write_record
 from tests.faults.stored import StoredRun, read_runs, read_store
 
 WORDS = ["classify", "--task", "digits_classify", "--limit-train", "64", "--limit-test", "32", "--epochs", "3"]
@@ -76,19 +76,22 @@ def cold_starters(folder: Path) -> list[str]:
     return wrong + incomplete(read_store(folder / "mlflow.db", folder), COLD)
 
 
+def new_database(cluster: str) -> str:
+    """Make an empty database in PostgreSQL; gives its address."""
+    import psycopg2
+
+    name = f"trial{time.monotonic_ns()}"
+    connection = psycopg2.connect(cluster)
+    connection.autocommit = True
+    connection.cursor().execute(f"CREATE DATABASE {name}")
+    connection.close()
+    return f"{cluster.rpartition('/')[0]}/{name}"
+
+
 def server_writers(folder: Path, cluster: str) -> list[str]:
     """Sixteen first runs on one server whose database is new."""
     (folder / "server").mkdir()
-    database = ""
-    if cluster:
-        import psycopg2
-
-        name = f"trial{time.monotonic_ns()}"
-        connection = psycopg2.connect(cluster)
-        connection.autocommit = True
-        connection.cursor().execute(f"CREATE DATABASE {name}")
-        connection.close()
-        database = f"{cluster.rpartition('/')[0]}/{name}"
+    database = new_database(cluster) if cluster else ""
     server = Server(
         folder / "server", database=database.replace("postgresql:", "postgresql+psycopg2:"), fork=True, workers=4
     )
@@ -99,6 +102,8 @@ def server_writers(folder: Path, cluster: str) -> list[str]:
         server.kill()
     if not cluster:
         return wrong + incomplete(read_store(server.path, folder / "server"), WRITERS)
+    import psycopg2
+
     connection = psycopg2.connect(database)
     try:
         return wrong + incomplete(read_runs(connection, folder / "server"), WRITERS)
@@ -125,7 +130,7 @@ def equal_preparations(folder: Path) -> list[str]:
         archive.add(source, "images")
     port = free_port()
     handler = partial(http.server.SimpleHTTPRequestHandler, directory=str(folder / "mirror"))
-    mirror = _forked(lambda: http.server.ThreadingHTTPServer((HOST, port), handler).serve_forever())
+    mirror = forked(lambda: http.server.ThreadingHTTPServer((HOST, port), handler).serve_forever())
     time.sleep(1.0)
     digest = hashlib.md5((folder / "mirror" / "images.tar.gz").read_bytes(), usedforsecurity=False).hexdigest()
 
@@ -138,7 +143,7 @@ def equal_preparations(folder: Path) -> list[str]:
         if found != {path.name: path.read_bytes() for path in source.iterdir()}:
             raise ValueError("other bytes")
 
-    children = [_forked(prepare) for _ in range(2)]
+    children = [forked(prepare) for _ in range(2)]
     codes = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
     os.kill(mirror, signal.SIGKILL)
     os.waitpid(mirror, 0)
@@ -146,7 +151,8 @@ def equal_preparations(folder: Path) -> list[str]:
     return [f"{what} {found}" for what, found in (("exit codes", codes), ("left", left)) if any(found)]
 
 
-def _forked(call: Callable[[], None]) -> int:
+def forked(call: Callable[[], None]) -> int:
+    """Call something in a process of its own, which says nothing; gives its number."""
     child = os.fork()
     if not child:
         code = 1
@@ -189,75 +195,92 @@ def postgresql() -> Iterator[str]:
                 server.terminate()
 
 
-def attempt(name: str, count: int, trial: Callable[[Path], list[str]], place: Path) -> tuple[int, float]:
-    """Try so often; gives how often something was lost, and the seconds."""
-    lost, began = 0, time.monotonic()
-    for number in range(count):
-        folder = place / f"{name}-{number}"
-        folder.mkdir()
-        wrong = trial(folder)
-        lost += bool(wrong)
-        sys.stdout.write(f"{name} {number}: {'; '.join(wrong) or 'complete'}\n")
-        sys.stdout.flush()
-        if not wrong:
-            shutil.rmtree(folder)
-    return lost, time.monotonic() - began
+@dataclass(frozen=True)
+class Promise:
+    """What is tried, by its name on the command line."""
+
+    promise: str
+    how: str
+    notes: str
+    trial: Callable[[Path], list[str]]
+
+
+def promises(cluster: str) -> dict[str, Promise]:
+    """Give all that can be tried, with a PostgreSQL at an address, or without one."""
+    kind = "PostgreSQL" if cluster else "SQLite"
+    missing = "" if cluster else "PostgreSQL, or psycopg2, is not installed here: the server kept its runs in SQLite"
+    complete = "every run is FINISHED with its model, every point is there once"
+    return {
+        "cold": Promise(
+            f"{COLD} commands may be the first on one new SQLite store at the same moment.",
+            f"{COLD} runs are started at once where there is no mlflow.db; {complete}.",
+            "",
+            cold_starters,
+        ),
+        "equal": Promise(
+            "The same command twice at once: both end, or the second says who is at work.",
+            f"Two equal runs are started at once in one folder; of each that was not refused {complete}.",
+            "",
+            equal_commands,
+        ),
+        "data": Promise(
+            "Two commands may prepare the same set of images at the same moment.",
+            "Two processes download and unpack one archive at once; both have all files, no part is left.",
+            "from a mirror on the same machine",
+            equal_preparations,
+        ),
+        "server": Promise(
+            f"{WRITERS} commands may be the first on one MLflow server at the same moment.",
+            f"{WRITERS} runs are started at once on a server with a new {kind} database; {complete}.",
+            missing,
+            partial(server_writers, cluster=cluster),
+        ),
+    }
+
+
+def attempt(name: str, number: int, trial: Callable[[Path], list[str]], place: Path, log: Log) -> None:
+    """Try once, and note what came of it."""
+    folder, began = place / f"{name}-{number}", time.monotonic()
+    folder.mkdir()
+    wrong = trial(folder)
+    log.add({"name": name, "number": number, "seconds": round(time.monotonic() - began, 1), "wrong": wrong})
+    sys.stdout.write(f"{name} {number}: {'; '.join(wrong) or 'complete'}\n")
+    sys.stdout.flush()
+    if not wrong:
+        shutil.rmtree(folder)
 
 
 def main() -> int:
     """Try all, print a line each, write the records; 1 where anything was lost."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser = trial_parser(__doc__)
     parser.add_argument("--count", type=int, default=5, help="times that each is tried [5]")
     parser.add_argument("--only", default="cold,equal,data,server", help="which, separated by commas")
     given = parser.parse_args()
+    log = Log("writers", ("name", "number"))
     warm_up()
     warm_up_server()
-    place = Path(tempfile.mkdtemp(prefix="arelu_meta-writers-"))
-    command, lost = f"python -m tests.faults.writers --count {given.count}", 0
+    place, lost = Path(tempfile.mkdtemp(prefix="arelu_meta-writers-")), 0
     with postgresql() as cluster:
-        kind = "PostgreSQL" if cluster else "SQLite"
-        missing = (
-            "" if cluster else "PostgreSQL, or psycopg2, is not installed here: the server kept its runs in SQLite"
-        )
-        complete = "every run is FINISHED with its model, every point is there once"
-        for name, promise, how, notes, trial in (
-            (
-                "cold",
-                f"{COLD} commands may be the first on one new SQLite store at the same moment.",
-                f"{COLD} runs are started at once where there is no mlflow.db; {complete}.",
-                "",
-                cold_starters,
-            ),
-            (
-                "equal",
-                "The same command twice at once: both end, or the second says who is at work.",
-                f"Two equal runs are started at once in one folder; of each that was not refused {complete}.",
-                "",
-                equal_commands,
-            ),
-            (
-                "data",
-                "Two commands may prepare the same set of images at the same moment.",
-                "Two processes download and unpack one archive at once; both have all files, no part is left.",
-                "from a mirror on the same machine",
-                equal_preparations,
-            ),
-            (
-                "server",
-                f"{WRITERS} commands may be the first on one MLflow server at the same moment.",
-                f"{WRITERS} runs are started at once on a server with a new {kind} database; {complete}.",
-                missing,
-                partial(server_writers, cluster=cluster),
-            ),
-        ):
-            if name in given.only.split(","):
-                failed, seconds = attempt(name, given.count, trial, place)
-                lost += failed
-                write_record(
-                    Record(
-                        f"writers_{name}", promise, how, f"{command} --only {name}", given.count, failed, notes, seconds
-                    )
-                )
+        for name, promise in promises(cluster).items():
+            if name not in given.only.split(","):
+                continue
+            for number in range(given.count):
+                if not log.is_done(again=given.again, name=name, number=number):
+                    attempt(name, number, promise.trial, place, log)
+            rows = log.rows(name=name)
+            record = Record(
+                name=f"writers_{name}",
+                promise=promise.promise,
+                how=promise.how,
+                command=f"python -m tests.faults.writers --count {given.count} --only {name}",
+                tried=len(rows),
+                lost=sum(bool(row["wrong"]) for row in rows),
+                notes="; ".join([*filter(None, [promise.notes]), *history(rows)]),
+                seconds=sum(row["seconds"] for row in rows),
+                commit=tried_at(rows),
+            )
+            write_record(record)
+            lost += record.lost
     sys.stdout.write(f"{lost} lost, in {place}\n" if lost else "nothing was lost\n")
     return 1 if lost else 0
 

@@ -1,6 +1,7 @@
 """What every registered kind of run does: a new one is one folder, one entry, and one line in TINY below."""
 
 import copy
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -93,6 +94,22 @@ def test_a_run_gives_a_report(finished: Finished):
     lines = finished.result.report().splitlines()
     assert lines[0].endswith(f"seed {finished.spec.seed}")
     assert any(finished.result.run_id in line for line in lines)
+
+
+def test_a_result_is_plain_values_for_scripts(finished: Finished):
+    """What JSON has of the scores is what the store has, and n and interval stand beside every one of them."""
+    document = json.loads(json.dumps(finished.result.as_dict()))
+    assert (document["kind"], document["run_id"]) == (finished.spec.kind, finished.result.run_id)
+    assert document["identity"] == finished.spec.identity
+    assert Path(document["run_folder"]).is_dir()
+    assert type(finished.spec).model_validate(document["settings"]) == finished.spec
+    stored = finished.stored.data.metrics
+    assert set(document["metrics"]) & set(stored)
+    for name, estimate in document["metrics"].items():
+        assert set(estimate) == {"mean", "low", "high", "n"}
+        assert estimate["n"] >= 1
+        if name in stored:
+            assert estimate["mean"] == pytest.approx(stored[name])
 
 
 def test_a_result_shows_itself_in_one_line(finished: Finished):

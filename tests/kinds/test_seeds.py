@@ -1,5 +1,6 @@
 import dataclasses
 import gc
+import json
 import weakref
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 from mlflow import MlflowClient
 
 from arelu_meta import kinds
+from arelu_meta.console import progress
 from arelu_meta.errors import InputError
 from arelu_meta.kinds import run
 from arelu_meta.kinds.classify import run as classify
@@ -40,6 +42,22 @@ def test_every_seed_is_the_run_it_is_alone_and_is_not_repeated(store_uri):
         assert stored.data.params["seed"] == str(seed)
         assert stored.data.tags["spec_hash"] == spec.model_copy(update={"seed": seed}).identity
     assert [each.finished_before for each in run_seeds(spec, seeds("2,0")).seeds] == [True, True]
+
+
+def test_bars_say_which_seed(store_uri):
+    shown = []
+
+    def bar(description, total):
+        shown.append(description)
+        return progress.silent(description, total)
+
+    result = run_seeds(classify_spec(**GENTLE), seeds("3,5"), bar)
+    assert shown == ["seed 3, train", "seed 5, train"]
+    document = json.loads(json.dumps(result.as_dict()))
+    assert [each["seed"] for each in document["seeds"]] == [3, 5]
+    assert document["metrics"]["test/accuracy"]["mean"] == pytest.approx(np.mean([each.score for each in result.seeds]))
+    assert document["metrics"]["test/accuracy"]["n"] == 2
+    assert document["tracking_uri"] == store_uri
 
 
 def test_together_is_one_by_one(store_uri):

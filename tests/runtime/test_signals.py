@@ -2,6 +2,7 @@
 
 import signal
 import threading
+import time
 
 import pytest
 
@@ -27,6 +28,26 @@ def test_a_second_one_goes_through_at_once():
         steps.append("written")
     assert steps == []
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+@pytest.mark.parametrize("briefly", [True, False])
+def test_held_briefly_it_goes_through_what_hangs(monkeypatch: pytest.MonkeyPatch, briefly: bool):
+    """Half a second here is a tenth; what hangs does so for a whole one."""
+    monkeypatch.setattr("arelu_meta.runtime.signals.HELD_SECONDS", 0.1)
+    start, steps = time.monotonic(), []
+    with pytest.raises(KeyboardInterrupt), hold_signals(lambda: briefly):  # noqa: PT012
+        signal.raise_signal(signal.SIGINT)
+        time.sleep(1.0)
+        steps.append("written")
+    assert (steps == []) == briefly
+    assert (time.monotonic() - start < 1.0) == briefly
+
+
+def test_held_briefly_what_ends_in_time_is_not_interrupted_twice(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("arelu_meta.runtime.signals.HELD_SECONDS", 0.1)
+    with pytest.raises(KeyboardInterrupt), hold_signals(lambda: True):
+        signal.raise_signal(signal.SIGINT)
+    time.sleep(0.2)  # a second one would end the test here
 
 
 def test_a_second_sigterm_does_not_break_what_the_first_waits_for():

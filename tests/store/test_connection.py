@@ -15,9 +15,9 @@ from mlflow import MlflowClient
 from mlflow.entities import Run
 from mlflow.exceptions import MlflowException
 
-from arelu_meta.errors import InputError, StoreError
+from arelu_meta.errors import InputError, StoreError, first_line, without_password
 from arelu_meta.store import connection
-from arelu_meta.store.connection import check_reachable, experiment_exists, open_store, run_status, without_password
+from arelu_meta.store.connection import check_reachable, experiment_exists, open_store, run_status
 
 CONTINUOUS_INTEGRATION = ("CI", "PYTEST_CURRENT_TEST", "GITHUB_ACTIONS", "GITLAB_CI", "MLFLOW_DISABLE_TELEMETRY")
 
@@ -124,6 +124,7 @@ def test_mlflow_sends_nothing_home(root: Path, tmp_path: Path, part: str):
 )
 def test_passwords_are_not_shown(text: str, shown: str):
     assert without_password(text) == shown
+    assert first_line(MlflowException(f"{text}\nand more")) == shown
 
 
 @pytest.fixture

@@ -3,7 +3,18 @@
 import functools
 from pathlib import Path
 
+import pytest
+
+from arelu_meta.errors import InputError
 from arelu_meta.store import downloads
+
+
+def test_an_address_that_cannot_be_fetched_shows_no_password():
+    with pytest.raises(InputError) as refused:
+        downloads.download_model("http://me:s3cret@127.0.0.1:1/x.pth")
+    assert str(refused.value).startswith("cannot fetch http://me:***@127.0.0.1:1/x.pth: ")
+    assert "name a file" in str(refused.value)
+    assert "s3cret" not in str(refused.value)
 
 
 def test_what_was_downloaded_is_in_one_folder_that_goes_with_the_process(tmp_path: Path, monkeypatch):

@@ -44,7 +44,7 @@ def here(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_runs_that_have_the_arm(monkeypatch: pytest.MonkeyPatch):
     """A metric that is NaN is there, one that was not logged is None; pages of one give the same."""
-    monkeypatch.setitem(run_tables._pages.__kwdefaults__, "size", 1)
+    monkeypatch.setitem(run_tables.run_pages.__kwdefaults__, "size", 1)
     table, said = runs_of_experiment("plain", arm="param:lr", metric="val/loss")
     table = table.set_index("params.lr").loc[["0.1", "0.01", "1"]]
     assert list(table["status"]) == ["FINISHED", "FINISHED", "FAILED"]

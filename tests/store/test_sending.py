@@ -1,7 +1,8 @@
 import sqlite3
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -179,6 +180,40 @@ def test_a_store_that_refuses_the_run_is_wrong_input(store: Path, line: Line, st
         if thread.name == "sends the journal":
             thread.join(10)
             assert not thread.is_alive()
+
+
+@pytest.fixture
+def hanging(line: Line, monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
+    """A store that takes a connection and does not answer from the moment that this is set; in the end it does."""
+    hangs, over = threading.Event(), threading.Event()
+    log_batch = line.pass_on(MlflowClient.log_batch)
+
+    def answer(*arguments: Any, **options: Any) -> Any:
+        if hangs.is_set():
+            over.wait(60)
+        return log_batch(*arguments, **options)
+
+    monkeypatch.setattr(MlflowClient, "log_batch", answer)
+    yield hangs
+    over.set()
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, None])
+def test_a_store_that_hangs_is_not_waited_for(
+    store: Path, hanging: threading.Event, monkeypatch: pytest.MonkeyPatch, error: type[BaseException] | None
+):
+    """It is asked, and would answer that it is there; Ctrl-C waits less than a second, the end of a run a while."""
+    monkeypatch.setattr(sending, "LONGEST_REQUEST", 0.5)
+    start = 0.0
+    with pytest.raises(error) if error else nullcontext(), open_run("tests", name="a run", tags={}) as tracker:
+        hanging.set()
+        tracker.log_metrics({"loss": 1.0})
+        tracker.flush()
+        start = time.monotonic()
+        if error:
+            raise error
+    assert (0.0 if error else 0.5) < time.monotonic() - start < 1.0 + (error is None)
+    assert one_row(store, "status") == ("RUNNING",)
 
 
 def test_ctrl_c_is_not_held_up_by_a_store_that_is_away(store: Path, line: Line):

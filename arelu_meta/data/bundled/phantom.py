@@ -2,9 +2,9 @@
 
 Made after the LGG set (Buda, Saha and Mazurowski, 2019): each patient is one head in space, cut into 12 slices of
 3x64x64. The channels are those of LGG: before contrast agent, FLAIR (where lesions are bright, and the scalp is too),
-after contrast agent (where a lesion's rim is bright). The mask is 1 on the lesion; slices beyond its ends, and all of
-some patients, have an empty one. Light falls off unevenly (coil bias) and there is noise. Of the 30 patients 20 train,
-4 validate and 6 test.
+after contrast agent (where a lesion's rim is bright). The mask is 1 on the lesion; slices beyond its ends have an
+empty one, and every patient has a lesion, as in LGG. Light falls off unevenly (coil bias) and there is noise. Of the
+30 patients 20 train, 4 validate and 6 test.
 """
 
 import numpy as np
@@ -16,7 +16,7 @@ from arelu_meta.data.bundled import smooth_noise
 from arelu_meta.data.files import Arrays, cached_arrays
 from arelu_meta.data.imageset import ImageSet, Provenance
 
-VERSION = 1  # raise it when a slice changes: cached ones are then drawn anew
+VERSION = 2  # raise it when a slice changes: cached ones are then drawn anew
 IMAGE_SIZE = 64
 PATIENTS, SLICES = 30, 12
 PATIENTS_OF_SUBSET = {"train": range(20), "validation": range(20, 24), "test": range(24, 30)}
@@ -89,7 +89,7 @@ def patient(random: np.random.Generator) -> tuple[NDArray[np.uint8], NDArray[np.
         (core, LESION),
     ]
     volume = np.broadcast_to(np.array(AIR)[:, None, None, None], (3, *head.shape)).copy()  # (3, 12, 64, 64)
-    vivid = random.uniform(0.45, 1.0)  # how far a lesion stands out from the grey matter
+    vivid = random.uniform(0.7, 1.0)  # how far a lesion stands out from the grey matter
     for where, brightness in tissues:
         volume[:, where] = np.array(brightness)[:, None]
     grey = np.array(GREY_MATTER)[:, None]
@@ -118,14 +118,12 @@ def _texture(random: np.random.Generator, width: float) -> Floats:
 def _lesion(
     place: Floats, head: Floats, ventricles: Floats, random: np.random.Generator
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Draw an irregular lump inside the brain and the part of it within its rim; some patients have none."""
+    """Draw an irregular lump inside the brain and the part of it within its rim."""
     angle, far = random.uniform(0, 2 * np.pi), random.uniform(0.25, 0.6)
     centre = np.array([random.uniform(-0.35, 0.45), far * np.sin(angle), far * np.cos(angle)])
     radii = random.uniform(0.2, 0.5) * np.exp(random.normal(0, 0.15, 3)) * np.array([1.15, 1, 1])
     distance = np.sqrt((((place - centre[:, None, None, None]) / radii[:, None, None, None]) ** 2).sum(0))
     distance = distance + 0.22 * _texture(random, 3.5) + 0.08 * _texture(random, 1.2)
-    if random.random() < 1 / 6:
-        distance = distance + np.inf
     inside = (head < 0.82) & (ventricles > 1)
     lesion = inside & (distance < 1)
     labelled, lumps = ndimage.label(lesion)

@@ -25,6 +25,7 @@ from arelu_meta.reading import check_members, open_regular, parsing
 
 Arrays = Mapping[str, NDArray[np.generic]]
 VERSION_KEY = "cache_version"
+FOLDER = "images"  # in the cache folder: what is remembered of images that do not fit into memory
 CHUNK = 1 << 20  # bytes read at a time
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 
 from arelu_meta.data.files import data_root, tree_sha256
-from arelu_meta.data.files.image_folders import read_image
+from arelu_meta.data.files.image_files import read_image
 from arelu_meta.data.imageset import ImageSet
 from arelu_meta.data.readers import PublishedSet, unverified
 from arelu_meta.errors import InputError

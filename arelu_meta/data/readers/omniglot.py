@@ -18,7 +18,7 @@ from torch import Tensor
 
 from arelu_meta.data.files import checksums, data_root, tree_sha256
 from arelu_meta.data.files.download import PublishedFile
-from arelu_meta.data.files.image_folders import read_image
+from arelu_meta.data.files.image_files import read_image
 from arelu_meta.data.imageset import ImageSet
 from arelu_meta.data.readers import PublishedSet, local_path, unverified, verified
 from arelu_meta.data.splits import Split, divide
@@ -78,7 +78,7 @@ def with_rotations(upright: ImageSet) -> ImageSet:
     suffixes = ("", "/rot090", "/rot180", "/rot270")
     return ImageSet(
         name=upright.name,
-        images=torch.cat([torch.rot90(upright.images, turn, (2, 3)) for turn in turns]),
+        images=torch.cat([torch.rot90(upright.tensor, turn, (2, 3)) for turn in turns]),
         labels=torch.cat([upright.labels + turn * classes for turn in turns]),
         class_names=tuple(f"{name}{suffix}" for suffix in suffixes for name in upright.class_names),
         subsets=subsets,

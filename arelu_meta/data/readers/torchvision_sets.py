@@ -19,7 +19,7 @@ from torch import Tensor
 
 from arelu_meta.data.files import data_root
 from arelu_meta.data.files.download import OFFLINE
-from arelu_meta.data.files.image_folders import GREY_MODES
+from arelu_meta.data.files.image_files import GREY_MODES
 from arelu_meta.data.imageset import ImageSet, Provenance
 from arelu_meta.errors import InputError, first_line, unknown
 from arelu_meta.registry import check_accepts, parameters_of

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -12,7 +13,7 @@ from arelu_meta.data.inputs import Inputs
 from arelu_meta.data.raw_images import prepare_images
 from arelu_meta.errors import InputError
 from arelu_meta.kinds.execution import Execution
-from arelu_meta.kinds.results import block, where_to_look
+from arelu_meta.kinds.results import block, places, where_to_look
 from arelu_meta.learners.frozen_heads import HEADS, FrozenHead, Strength
 from arelu_meta.store.image_files import AT_ONCE
 from arelu_meta.store.models import StoredModel, open_model
@@ -31,6 +32,11 @@ class ExtendedModel:
     tracking_uri: str
     added: dict[str, int]
     class_names: tuple[str, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """The same as plain values for JSON."""
+        where = places(self.run_id, self.experiment_id, self.tracking_uri)
+        return {"source": self.source, "added": self.added, "classes": list(self.class_names), **where}
 
     def report(self) -> str:
         """Say what was added, and how to use it."""

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import torch
@@ -81,6 +82,16 @@ class AdaptResult(Result):
     def headline(self) -> str:
         """The accuracy, in words."""
         return f"{'test' if self.held_out else 'cross-validated'} accuracy {_percent(self.test)}"
+
+    def estimates(self) -> dict[str, Estimate]:
+        """Give the accuracy of what was chosen, and of every method, over draws or images."""
+        name = f"{self.final}/accuracy"
+        return {name: self.test} | {f"{name}_{method}": self._estimate(method) for method in self.spec.methods.arms}
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything for a script, as for any run; with the classes and what was chosen."""
+        chosen = {"method": self.choice.method, "strength": self.choice.strength}
+        return super().as_dict() | {"chosen": chosen, "classes": list(self.class_names)}
 
     @property
     def baseline(self) -> str:

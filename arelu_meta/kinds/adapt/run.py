@@ -27,7 +27,7 @@ from arelu_meta.kinds.session import Session, machine, open_session
 from arelu_meta.pretrained.assembly import check_memory, fit_to_inputs, load_network, noise, with_statistics
 from arelu_meta.pretrained.feature_cache import CachedGraph, cached_features
 from arelu_meta.pretrained.networks import find_model, published_size
-from arelu_meta.pretrained.weights import Weights
+from arelu_meta.pretrained.weights import Weights, check_named_file
 from arelu_meta.runtime.hardware import available_memory, threads
 from arelu_meta.store.support import StoredSupport
 
@@ -101,10 +101,12 @@ def _writes_support(support: Support, result: AdaptResult) -> Callable[[Path], N
 def prepare(spec: AdaptSpec, *, root: str | None = None) -> PreparedAdaptation:
     """Read the images at the size the network takes, draw what is learned from, and build the network."""
     section, given = spec.network, spec.input
+    model = find_model(section.model)  # names first: images may take minutes to read
+    check_named_file(section.weights)
     options, read_size = dict(spec.data.dataset_options), 0
     from_torchvision = spec.data.dataset.startswith(data.TORCHVISION)
     if data.is_path(spec.data.dataset) or from_torchvision:
-        size = given.image_size or published_size(find_model(section.model), section.weights)
+        size = given.image_size or published_size(model, section.weights)
         files = from_torchvision or os.path.isdir(os.path.expanduser(spec.data.dataset))
         if files and given.resize == "scale" and size:
             options.setdefault("image_size", size)

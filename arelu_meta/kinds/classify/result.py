@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from matplotlib.figure import Figure
 
-from arelu_meta.analysis.estimates import Estimate, mean_interval
+from arelu_meta.analysis.estimates import Estimate, mean_interval, proportion_interval
 from arelu_meta.console.tables import text_table
 from arelu_meta.data.imageset import ImageSet
 from arelu_meta.kinds.results import SupervisedResult
@@ -44,6 +44,14 @@ class ClassifyResult(SupervisedResult):
         """Counts of (label, answer), (classes, classes)."""
         answers = torch.from_numpy(self.logits.argmax(1))
         return confusion_matrix(torch.from_numpy(self.labels), answers, len(self.class_names)).numpy()
+
+    def estimates(self) -> dict[str, Estimate]:
+        """Give top-1 and top-5 accuracy over the test images."""
+        final, test = self.spec.evaluation.final, self.test
+        values = {f"{final}/accuracy": test}
+        if self.top5 is not None:
+            values[f"{final}/accuracy_top5"] = proportion_interval(self.top5, test.n)
+        return values
 
     def final_metrics(self) -> dict[str, float]:
         """Give accuracy with its interval, top-5 accuracy and the number of test images."""

@@ -8,7 +8,7 @@ from pydantic import model_validator
 from arelu_meta import activations, backbones
 from arelu_meta.errors import InputError
 from arelu_meta.kinds.finetune.spec import NO_WEIGHTS, OWN
-from arelu_meta.kinds.sections import NetworkSection, registered
+from arelu_meta.kinds.sections import NetworkSection, outside_activation, registered
 from arelu_meta.registry import is_target
 
 
@@ -24,9 +24,9 @@ class EpisodeNetworkSection(NetworkSection):
         ),
     ] = "mnist_conv"
     """network: a name, timm/NAME, torchvision/NAME, installed/NAME, arelu_meta/NAME, or package.module:Class"""
-    activation: Annotated[str, registered("activation", lambda: [OWN, *activations.names()], outside=is_target)] = (
-        "arelu"
-    )
+    activation: Annotated[
+        str, registered("activation", lambda: [OWN, *activations.names()], outside=outside_activation)
+    ] = "arelu"
     """activation; it replaces those of a network of others, which keeps its own unless one is named"""
     weights: str = NO_WEIGHTS
     """of a network of others: a .safetensors or .pth file, DEFAULT (published), an MLflow URI; none: untrained"""

@@ -6,14 +6,18 @@ from typing import Any
 import torch
 from torch import nn
 
+from arelu_meta.console import progress
+from arelu_meta.data.files.image_cache import keep_decoded
 from arelu_meta.data.imageset import ImageSet
 from arelu_meta.data.splits import SUBSETS, Split
 from arelu_meta.kinds.few_shot.network_section import EpisodeNetworkSection
 from arelu_meta.kinds.few_shot.spec import EpisodeInputSection, FewShotSpec
 from arelu_meta.kinds.finetune.spec import NO_WEIGHTS
+from arelu_meta.kinds.sections import DataSection
 from arelu_meta.kinds.session import load_split
-from arelu_meta.pretrained.assembly import Assembled, assemble, check_memory, fit_to_inputs
-from arelu_meta.runtime.hardware import available_memory
+from arelu_meta.pretrained.assembly import Assembled, assemble, fit_to_inputs
+from arelu_meta.pretrained.networks import find_model, published_size
+from arelu_meta.pretrained.weights import check_named_file
 
 PIXELS: dict[str, dict[str, Any]] = {  # `normalise` of episodes in the words of `assemble`
     "standardise": {"normalise": "target"},
@@ -23,12 +27,21 @@ PIXELS: dict[str, dict[str, Any]] = {  # `normalise` of episodes in the words of
 }
 
 
-def load_pretrained(spec: FewShotSpec, *, root: str | None, train_on_validation: bool) -> tuple[Split, Assembled]:
+def load_pretrained(
+    spec: FewShotSpec,
+    section: DataSection,
+    *,
+    root: str | None,
+    train_on_validation: bool,
+    bar: progress.Bar = progress.silent,
+) -> tuple[Split, Assembled]:
     """Read and divide the images, put the network together, and bring the images to what it takes."""
-    split = load_split(spec.data, root=root, train_on_validation=train_on_validation)
+    side = spec.fit.image_size or published_size(find_model(spec.network.backbone), spec.network.weights) or 224
+    check_named_file(spec.network.weights)
+    split = load_split(section, root=root, train_on_validation=train_on_validation, side=side)
     made = _assemble(spec.network, spec.episode.ways, split.train, spec.fit, seed=spec.seed)
-    check_memory(sum(len(getattr(split, part)) for part in SUBSETS), made.inputs, memory=available_memory())
     parts = {part: fit_to_inputs(getattr(split, part), made.inputs, resize=spec.fit.resize) for part in SUBSETS}
+    parts = keep_decoded(parts, bar)
     if made.target_statistics:
         parts = {part: images.normalised_like(parts["train"]) for part, images in parts.items()}
     return replace(split, train=parts["train"], validation=parts["validation"], test=parts["test"]), made

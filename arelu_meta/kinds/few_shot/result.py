@@ -64,6 +64,11 @@ class FewShotResult(Result):
         """Test accuracy, or error, before adaptation and after each step."""
         return [mean_interval(self.episodes[:, step]) for step in range(self.episodes.shape[1])]
 
+    def estimates(self) -> dict[str, Estimate]:
+        """Give the score after the last step, and before adaptation and after each step, over the test episodes."""
+        name = f"test/{self.spec.measure.name}"
+        return {name: self.test} | {f"{name}_step_{step}": score for step, score in enumerate(self.by_step)}
+
     @property
     def chance(self) -> float:
         """Accuracy of guessing."""

@@ -4,7 +4,7 @@ import copy
 import csv
 import io
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import torch
@@ -13,6 +13,7 @@ from torch import Tensor
 from arelu_meta import learners
 from arelu_meta.activations.parameters import activation_values
 from arelu_meta.analysis.speed import speed_metrics
+from arelu_meta.backbones import side_for
 from arelu_meta.console import progress
 from arelu_meta.data.episodes import Episode, EpisodeSampler
 from arelu_meta.data.splits import Split
@@ -27,13 +28,14 @@ from arelu_meta.kinds.few_shot.settings import LearnerSettings, build_learner
 from arelu_meta.kinds.few_shot.spec import FewShotSpec
 from arelu_meta.kinds.networks import check_forward, check_logits, check_vectors
 from arelu_meta.kinds.results import name_of
-from arelu_meta.kinds.session import Session, inputs_of_run, load_split, machine, open_session
+from arelu_meta.kinds.session import Session, inputs_of_run, load_split, machine, open_session, to_device
 from arelu_meta.learners.gradient_learner import GradientLearner
 from arelu_meta.learners.learner import Learner
 from arelu_meta.pictures.adapted_curves import adapted_curves
 from arelu_meta.pictures.figures import activation_curves, training_curve
 from arelu_meta.pretrained.assembly import Assembled
 from arelu_meta.runtime import processes
+from arelu_meta.runtime.hardware import available_memory
 from arelu_meta.seeding import generator, global_stream, restore_generators
 from arelu_meta.store.tracker import Tracker
 from arelu_meta.training.meta import evaluate, make_optimizer, meta_train, validate
@@ -44,8 +46,8 @@ CURVES = 6  # test functions that are drawn
 def run_few_shot(spec: FewShotSpec, execution: EpisodeExecution, bar: progress.Bar) -> FewShotResult:
     """Train and test; everything that wrong input can break is built before a run is opened in the store."""
     with machine(execution) as device:
-        split, made = _load(spec, execution.data_root)
-        split = split.to(device)
+        split, made = _load(spec, execution.data_root, bar)
+        split = to_device(split, device, execution)
         images, episode, samplers = split.train, spec.episode, _samplers(spec, split)
         learner = build_learner(
             spec,
@@ -82,14 +84,17 @@ def run_few_shot(spec: FewShotSpec, execution: EpisodeExecution, bar: progress.B
             return _train_and_test(spec, learner, samplers, split, session)
 
 
-def _load(spec: FewShotSpec, data_root: str) -> tuple[Split, Assembled | None]:
+def _load(spec: FewShotSpec, data_root: str, bar: progress.Bar) -> tuple[Split, Assembled | None]:
     """Read and divide the images, and refuse a loss or a network that they do not fit; with a pretrained network."""
     paper = spec.evaluation.protocol == "paper"  # nothing is selected, so all that is not tested trains
-    made, root = None, data_root or None
+    made, root, section = None, data_root or None, spec.class_counts()
     if spec.network.is_pretrained:
-        split, made = load_pretrained(spec, root=root, train_on_validation=paper)
+        split, made = load_pretrained(spec, section, root=root, train_on_validation=paper, bar=bar)
     else:
-        split = load_split(spec.data, root=root, shape=spec.fit, train_on_validation=paper, real_targets=True)
+        side = side_for(spec.network.backbone)
+        split = load_split(
+            section, root=root, shape=spec.fit, train_on_validation=paper, real_targets=True, bar=bar, side=side
+        )
     name, targets = split.train.name, split.train.targets
     if spec.measure is MSE and targets is None:
         raise InputError(f"{name} has classes and no real targets; leave `loss` mse out")
@@ -105,7 +110,23 @@ def _samplers(spec: FewShotSpec, split: Split) -> dict[str, EpisodeSampler]:
     sizes = {"train": {"ways": episode.train_ways or episode.ways, "queries": spec.train_queries}}
     for part in ("test",) if spec.evaluation.protocol == "paper" else ("validation", "test"):
         sizes[part] = {"ways": episode.ways, "queries": episode.test_queries}
-    return {part: EpisodeSampler(getattr(split, part), shots=episode.shots, **size) for part, size in sizes.items()}
+    samplers = {part: EpisodeSampler(getattr(split, part), shots=episode.shots, **size) for part, size in sizes.items()}
+    _check_memory(spec, samplers)
+    return samplers
+
+
+def _check_memory(spec: FewShotSpec, samplers: Mapping[str, EpisodeSampler]) -> None:
+    """Refuse more episodes than go into memory: those of a step with their pixels, those that are fixed as numbers."""
+    counts = {
+        "meta_batch": ("train", spec.training.meta_batch, 4 * samplers["train"].images.images[0].numel()),
+        "validation_episodes": ("validation", spec.evaluation.validation_episodes, 8),
+        "test_episodes": ("test", spec.evaluation.test_episodes, 8),
+    }
+    for name, (part, count, size) in counts.items():
+        sampler = samplers.get(part)
+        needed = count * size * sampler.ways * (sampler.shots + sampler.queries) if sampler else 0
+        if needed > available_memory():
+            raise InputError(f"`{name}` {count} takes {needed >> 30} GiB, more than this machine has; lower it")
 
 
 def _train_and_test(

@@ -32,6 +32,7 @@ def _check_parts(adapt: str) -> str:
     return adapt
 
 
+CLASS_COUNTS = ("validation_classes", "test_classes")
 MethodName = Annotated[str, registered("method", learners.names, outside=is_target)]
 AdaptedParts = Annotated[str, AfterValidator(_check_parts)]
 EngineName = Annotated[str, registered("engine", learners.engines.names, outside=lambda _name: False)]
@@ -262,6 +263,14 @@ class FewShotSpec(Spec):
     def train_queries(self) -> int:
         """Query images per class in training episodes; the published procedure takes as many as shots."""
         return self.episode.shots if self.evaluation.protocol == "paper" else self.episode.queries
+
+    def class_counts(self) -> DataSection:
+        """The data section with as many classes to validate and to test as an episode has, where it leaves them at 1.
+
+        One class makes no episode, so such a count can only be one that nobody named.
+        """
+        counts = {name: self.episode.ways for name in CLASS_COUNTS if getattr(self.data, name) == 1}
+        return self.data.model_copy(update=counts) if self.data.split == "by_class" else self.data
 
     def metrics(self) -> set[str]:
         """Name the metrics of a run that can be judged, drawn or chosen by."""

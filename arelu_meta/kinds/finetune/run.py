@@ -5,23 +5,24 @@ from dataclasses import replace
 from arelu_meta import data
 from arelu_meta.console import progress
 from arelu_meta.data import splits
+from arelu_meta.data.files.image_cache import keep_decoded
 from arelu_meta.data.splits import SUBSETS, Split
-from arelu_meta.errors import InputError
 from arelu_meta.kinds.classify.run import accuracy_measure, classifier_trainer
 from arelu_meta.kinds.execution import BatchExecution
 from arelu_meta.kinds.finetune.result import FineTuneResult
 from arelu_meta.kinds.finetune.spec import NO_WEIGHTS, FineTuneSpec
-from arelu_meta.kinds.session import divide, machine, reader_options
+from arelu_meta.kinds.session import check_classes, divide, machine, reader_options, to_device
 from arelu_meta.kinds.supervised import Prepared, run_supervised
-from arelu_meta.pretrained.assembly import Assembled, assemble, check_memory, check_takes, fit_to_inputs
-from arelu_meta.runtime.hardware import available_memory
+from arelu_meta.pretrained.assembly import Assembled, assemble, check_takes, fit_to_inputs
+from arelu_meta.pretrained.networks import find_model, published_crop, published_size
+from arelu_meta.pretrained.weights import check_named_file
 
 
 def run_finetune(spec: FineTuneSpec, execution: BatchExecution, bar: progress.Bar) -> FineTuneResult:
     """Fine-tune and test; everything that wrong input can break is built before a run is opened in the store."""
     with machine(execution) as device:
-        split, assembled = prepare(spec, root=execution.data_root or None)
-        split = split.to(device)
+        split, assembled = prepare(spec, root=execution.data_root or None, bar=bar)
+        split = to_device(split, device, execution)
         trainer = classifier_trainer(
             assembled.network.to(device),
             split.train,
@@ -39,6 +40,7 @@ def run_finetune(spec: FineTuneSpec, execution: BatchExecution, bar: progress.Ba
             Prepared(split, trainer, accuracy_measure(trainer.loss, result=FineTuneResult)),
             name=f"{spec.network.activation}-{spec.network.model}-{split.train.name}-seed{spec.seed}",
             shape=spec.input,
+            crop_pct=assembled.inputs.crop_pct,
             tags={
                 "head": assembled.head,
                 "weights_digest": assembled.weights.digest if assembled.weights.state else NO_WEIGHTS,
@@ -51,11 +53,15 @@ def run_finetune(spec: FineTuneSpec, execution: BatchExecution, bar: progress.Ba
         return result
 
 
-def prepare(spec: FineTuneSpec, *, root: str | None = None) -> tuple[Split, Assembled]:
+def prepare(
+    spec: FineTuneSpec, *, root: str | None = None, bar: progress.Bar = progress.silent
+) -> tuple[Split, Assembled]:
     """Read and divide the images, put the network together for them, and bring them to what it takes."""
-    images = data.load(spec.data.dataset, root=root, **reader_options(spec.data, spec.input.image_size))
-    if len(images.class_names) < 2:
-        raise InputError(f"{images.name} has one class, {images.class_names[0]!r}; a classifier needs two or more")
+    model = find_model(spec.network.model)  # names first: images may take minutes to read
+    check_named_file(spec.network.weights)
+    side = published_size(model, spec.network.weights) or 224
+    images = data.load(spec.data.dataset, root=root, **reader_options(spec.data, spec.input.image_size, side))
+    check_classes(images)
     split = divide(images, spec.data)
     split = splits.limit(
         images,
@@ -84,8 +90,10 @@ def prepare(spec: FineTuneSpec, *, root: str | None = None) -> tuple[Split, Asse
         std=given.std,
         seed=spec.seed,
     )
-    check_memory(sum(len(getattr(split, part)) for part in SUBSETS), assembled.inputs, memory=available_memory())
+    share = given.crop_pct or published_crop(assembled.network, find_model(section.model), section.weights)
+    assembled = replace(assembled, inputs=replace(assembled.inputs, crop_pct=share))
     parts = {part: fit_to_inputs(getattr(split, part), assembled.inputs, resize=given.resize) for part in SUBSETS}
+    parts = keep_decoded(parts, bar)
     if assembled.target_statistics:
         parts = {part: images.normalised_like(parts["train"]) for part, images in parts.items()}
     if len(parts["train"]) % spec.training.batch_size == 1:
@@ -109,5 +117,7 @@ def _details(spec: FineTuneSpec, assembled: Assembled, split: Split) -> list[tup
     shape, _, statistics = str(assembled.inputs).partition(", ")
     if assembled.target_statistics:
         statistics = "the target's own statistics"
-    rows.append(("images", f"{len(split.train)} to train, {shape}, {statistics}"))
+    share = assembled.inputs.crop_pct
+    cut = f", the centre's {100 * share:g} % of the side" if share < 1 else ""
+    rows.append(("images", f"{len(split.train)} to train, {shape}{cut}, {statistics}"))
     return rows

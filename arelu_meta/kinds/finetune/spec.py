@@ -1,6 +1,6 @@
 """Spec of fine-tuning any network on any image set. Nothing here imports torch."""
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -77,6 +77,19 @@ class PretrainedInputSection(ImageShapeSection):
         return self
 
 
+class FineTuneInputSection(PretrainedInputSection):
+    """How the target's images are made what the weights were trained on, or were evaluated on."""
+
+    crop_pct: Annotated[float, Field(ge=0, le=1)] = 1.0
+    """share of the side that is cut out of the centre after scaling; 1: all of it, 0: as the weights publish"""
+
+    @model_validator(mode="after")
+    def _cuts_once(self) -> "FineTuneInputSection":
+        if self.crop_pct != 1 and self.resize == "crop":
+            raise InputError('`crop_pct` scales before it cuts; use `resize="scale"`, or leave `crop_pct` at 1')
+        return self
+
+
 class AmountSection(Section):
     """How many images are used: a network is fine-tuned because there are few."""
 
@@ -108,10 +121,12 @@ class FineTuneSpec(SupervisedSpec):
         ('none', 'weights')
     """
 
+    left_out_at_default: ClassVar[frozenset[str]] = frozenset({"input.crop_pct"})
+
     kind: Literal["finetune"] = "finetune"
     data: DataSection
     amount: AmountSection = AmountSection()
     network: PretrainedSection = PretrainedSection()
-    input: PretrainedInputSection = PretrainedInputSection()
+    input: FineTuneInputSection = FineTuneInputSection()
     training: OptimizationSection = OptimizationSection()
     evaluation: MeasureSection = MeasureSection()

@@ -1,10 +1,12 @@
 """What a segmentation run gives back."""
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 from matplotlib.figure import Figure
 
+from arelu_meta.analysis.estimates import Estimate, mean_interval
 from arelu_meta.console.tables import text_table
 from arelu_meta.data.imageset import ImageSet
 from arelu_meta.kinds.results import SupervisedResult
@@ -30,6 +32,13 @@ class SegmentResult(SupervisedResult):
     def score(self) -> float:
         """Dice coefficient, mean over patients."""
         return self.dice
+
+    def estimates(self) -> dict[str, Estimate]:
+        """Give the mean Dice coefficient over patients; one patient has no interval."""
+        scores = list(self.patients.values())
+        none = Estimate(self.dice, math.nan, math.nan, len(scores))
+        dice = mean_interval(scores).within(0.0, 1.0) if len(scores) > 1 else none
+        return {f"{self.spec.evaluation.final}/dice": dice}
 
     def final_metrics(self) -> dict[str, float]:
         """Give the mean Dice coefficient and the number of patients."""

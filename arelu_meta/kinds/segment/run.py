@@ -18,7 +18,7 @@ from arelu_meta.kinds.networks import build_segmenter, check_logits
 from arelu_meta.kinds.results import name_of
 from arelu_meta.kinds.segment.result import SegmentResult
 from arelu_meta.kinds.segment.spec import SegmentSpec
-from arelu_meta.kinds.session import load_split, machine
+from arelu_meta.kinds.session import load_split, machine, to_device
 from arelu_meta.kinds.supervised import Measure, Prepared, run_supervised
 from arelu_meta.metrics import largest_component, volume_dice
 from arelu_meta.seeding import generator
@@ -38,7 +38,7 @@ def run_segment(
             spec,
             execution,
             bar,
-            prepared or prepare(spec, execution, device),
+            prepared or prepare(spec, execution, device, bar=bar),
             name=f"{spec.network.activation}-{spec.network.backbone}-"
             f"{name_of(spec.task, spec.data.dataset)}-seed{spec.seed}",
             shape=spec.fit,
@@ -49,17 +49,16 @@ def run_segment(
 
 
 def prepare(
-    spec: SegmentSpec, execution: TrainingExecution, device: torch.device, *, split: Split | None = None
+    spec: SegmentSpec,
+    execution: TrainingExecution,
+    device: torch.device,
+    *,
+    split: Split | None = None,
+    bar: progress.Bar = progress.silent,
 ) -> Prepared:
     """Read and divide the images, unless they are given, and build the network and its trainer."""
     if split is None:
-        split = load_split(
-            spec.data,
-            root=execution.data_root or None,
-            shape=spec.fit,
-            train_on_validation=not spec.evaluation.validates,
-            prepare=_volume_preparation(spec) if spec.volumes.prepares else None,
-        ).to(device)
+        split = to_device(read_split(spec, execution.data_root or None, bar), device, execution)
     if split.train.groups is None and split.train.masks is not None:
         raise InputError(f"{split.train.name} names no patients, and the result is judged patient by patient")
     batches = MaskBatches(
@@ -67,6 +66,7 @@ def prepare(
         spec.training.batch_size,
         generator(spec.seed, "batches"),
         affine=spec.training.augment == "affine",
+        crop_scale=spec.training.crop_scale if spec.training.augment == "standard" else (),
         weights=slice_weights(split.train) if spec.volumes.draw_by_area else None,
     )
     network = build_segmenter(spec.network, split.train, seed=spec.seed).to(device)
@@ -81,6 +81,18 @@ def prepare(
     largest = spec.volumes.largest_component
     score, outputs = partial(mean_dice, largest=largest), partial(volume_outputs, largest=largest)
     return Prepared(split, trainer, Measure("dice", "Dice", dice_loss, score, SegmentResult, outputs, batch=BATCH))
+
+
+def read_split(spec: SegmentSpec, root: str | None, bar: progress.Bar = progress.silent) -> Split:
+    """Read the images, prepare the volumes, and divide them as the spec says."""
+    return load_split(
+        spec.data,
+        root=root,
+        shape=spec.fit,
+        train_on_validation=not spec.evaluation.validates,
+        bar=bar,
+        prepare=_volume_preparation(spec) if spec.volumes.prepares else None,
+    )
 
 
 def _volume_preparation(spec: SegmentSpec) -> Callable[[ImageSet], ImageSet]:

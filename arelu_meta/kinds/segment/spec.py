@@ -85,7 +85,7 @@ class SegmentSpec(SupervisedSpec):
     """
 
     measure: ClassVar[str] = "dice"
-    augments: ClassVar[tuple[str, ...]] = ("none", "affine")  # the others do not move masks
+    augments: ClassVar[tuple[str, ...]] = ("none", "affine", "standard")  # the others do not move masks
     left_out_at_default: ClassVar[frozenset[str]] = frozenset(
         ("network.backbone", *(f"volumes.{key}" for key in VolumeSection.model_fields))
     )
@@ -104,6 +104,9 @@ class SegmentSpec(SupervisedSpec):
             raise InputError("label_smoothing is for classes; the Dice loss has none, so leave it at 0")
         if self.training.class_weights:
             raise InputError("class_weights is for classes; the Dice loss weighs the marked pixels already, so drop it")
+        for name in ("randaugment", "color_jitter", "random_erasing", "mixup", "cutmix"):
+            if getattr(self.training, name):
+                raise InputError(f"`{name}` is for classes and does not move masks; use `augment` standard or affine")
         if self.volumes.standardise_volumes and not self.fit.normalise:
             raise InputError("`standardise_volumes` is a way to normalise, and `normalise` is off; drop one of them")
         if self.volumes.prepares and self.fit.image_size and self.fit.resize == "crop":

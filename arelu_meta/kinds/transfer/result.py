@@ -31,6 +31,10 @@ class TransferResult(Result):
             shares[setting] = max(seen) if self.spec.evaluation.protocol == "paper" else seen[-1]
         return {setting: proportion_interval(share, self.n) for setting, share in shares.items()}
 
+    def estimates(self) -> dict[str, Estimate]:
+        """Give the accuracy of every setting over the test images of the target."""
+        return {f"{self.spec.evaluation.final}/{setting}": estimate for setting, estimate in self.rows().items()}
+
     @property
     def headline(self) -> str:
         """Accuracy on the target after the last epoch that is reported."""

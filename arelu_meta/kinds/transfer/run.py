@@ -8,8 +8,10 @@ from torch import Tensor
 from arelu_meta import data
 from arelu_meta.activations.parameters import activation_values
 from arelu_meta.analysis.speed import speed_metrics
+from arelu_meta.backbones import side_for
 from arelu_meta.console import progress
 from arelu_meta.data import splits
+from arelu_meta.data.files.image_cache import keep_decoded
 from arelu_meta.data.inputs import fit_images
 from arelu_meta.data.splits import Split
 from arelu_meta.errors import InputError
@@ -17,7 +19,16 @@ from arelu_meta.kinds.classify.run import accuracy_on, classifier_trainer
 from arelu_meta.kinds.execution import BatchExecution
 from arelu_meta.kinds.networks import build_classifier, check_classifier
 from arelu_meta.kinds.sections import InputSection
-from arelu_meta.kinds.session import Session, inputs_of_run, machine, open_session, with_pixels
+from arelu_meta.kinds.session import (
+    Session,
+    check_classes,
+    folder_options,
+    inputs_of_run,
+    machine,
+    open_session,
+    to_device,
+    with_pixels,
+)
 from arelu_meta.kinds.supervised import log_step_losses, training_stage
 from arelu_meta.kinds.supervised_spec import OptimizationSection
 from arelu_meta.kinds.transfer.result import TransferResult
@@ -47,11 +58,18 @@ def run_transfer(spec: TransferSpec, execution: BatchExecution, bar: progress.Ba
     root = execution.data_root or None
     with machine(execution) as device:
         source, target = (
-            load_domain(name, spec.domains, spec.fit, root, train_on_validation=not spec.evaluation.validates).to(
-                device
+            load_domain(
+                name,
+                spec.domains,
+                spec.fit,
+                root,
+                train_on_validation=not spec.evaluation.validates,
+                bar=bar,
+                side=side_for(spec.network.backbone),
             )
             for name in (spec.domains.source, spec.domains.target)
         )
+        source, target = to_device(source, device, execution), to_device(target, device, execution)
         _check_same_problem(source, target)
         check_classifier(spec, source.train)  # before a run is opened
         with open_session(
@@ -88,12 +106,24 @@ def run_transfer(spec: TransferSpec, execution: BatchExecution, bar: progress.Ba
 
 
 def load_domain(
-    name: str, section: DomainsSection, shape: InputSection, root: str | None, *, train_on_validation: bool = False
+    name: str,
+    section: DomainsSection,
+    shape: InputSection,
+    root: str | None,
+    *,
+    train_on_validation: bool = False,
+    bar: progress.Bar = progress.silent,
+    side: int = 32,
 ) -> Split:
     """Read a set, make it fit the network, and divide it as published, or by image where it has no parts of its own."""
     images = fit_images(
-        data.load(name, root=root), channels=shape.channels, image_size=shape.image_size, resize=shape.resize
+        data.load(name, root=root, **folder_options(name, shape.image_size or side)),
+        channels=shape.channels,
+        image_size=shape.image_size,
+        resize=shape.resize,
     )
+    check_classes(images)
+    images = keep_decoded({name: images}, bar)[name]
     published = {"train", "test"} <= set(images.subsets)
     divide = splits.published if published else splits.by_image
     split = divide(images, validation=section.validation, seed=section.split_seed)

@@ -12,6 +12,7 @@ from arelu_meta import data
 from arelu_meta.data.files.user_data import load_user_data
 from arelu_meta.data.imageset import ImageSet
 from arelu_meta.errors import InputError
+from arelu_meta.reading import skipping_broken
 
 
 def picture(seed, size=(8, 8), channels=3):
@@ -40,8 +41,11 @@ def test_class_folders(tmp_path):
     for number, name in enumerate(("dog/b.png", "cat/z.png", "dog/a.png")):
         save(tmp_path / "pets" / name, picture(number))
     (tmp_path / "pets" / ".cache").mkdir()
-    (tmp_path / "pets" / "dog" / "notes.txt").write_text("")
-    images = data.load(tmp_path / "pets")
+    for name in ("notes.txt", "photo.heic", "Thumbs.db", ".DS_Store"):
+        (tmp_path / "pets" / "dog" / name).write_text("")
+    left_out = r"not read as images in .*pets: dog/notes.txt, dog/photo.heic \(2 in all\)$"
+    with pytest.warns(UserWarning, match=left_out):
+        images = data.load(tmp_path / "pets")
     assert (images.name, images.class_names) == ("pets", ("cat", "dog"))
     assert images.labels.tolist() == [0, 1, 1]
     assert images.subsets == {}
@@ -80,9 +84,53 @@ def test_grey_stays_grey_until_one_is_coloured(tmp_path):
 def test_unequal_sizes(tmp_path):
     save(tmp_path / "a" / "1.png", picture(0, (8, 6)))
     save(tmp_path / "a" / "2.png", picture(0, (10, 9)))
-    assert_one_line(lambda: load_user_data(tmp_path), "1.png is 8x6, 2.png is 10x9", "image_size=")
+    assert_one_line(lambda: load_user_data(tmp_path), "1.png is 8x6, 2.png is 10x9", "set `image_size`")
     assert load_user_data(tmp_path, image_size=7).images.shape == (2, 3, 7, 7)
     assert data.load(tmp_path, image_size=7).image_size == (7, 7)
+
+
+def test_a_size_for_images_that_differ_leaves_equal_ones_as_they_are(tmp_path):
+    save(tmp_path / "a" / "1.png", picture(0, (8, 6)))
+    equal = load_user_data(tmp_path, mixed_size=5)
+    assert (equal.image_size, equal.provenance.read_size) == ((6, 8), 0)
+    save(tmp_path / "a" / "2.png", picture(0, (10, 9)))
+    with pytest.warns(UserWarning, match=r"differ in size \(8x6, 10x9, ...\); all are resampled to 5x5, `image_size`"):
+        mixed = load_user_data(tmp_path, mixed_size=5)
+    assert (mixed.image_size, mixed.provenance.read_size) == ((5, 5), 5)
+    assert torch.equal(mixed.images, load_user_data(tmp_path, image_size=5).images)
+
+
+def test_a_folder_as_people_have_them(tmp_path):
+    """Sizes and modes differ, a photograph lies on its side, and two files are broken."""
+    save(tmp_path / "cat" / "colour.png", picture(0))
+    Image.fromarray(picture(1, (12, 8))).convert("P").save(tmp_path / "cat" / "palette.png")
+    Image.fromarray(np.dstack([picture(2), np.full((8, 8), 99, np.uint8)])).save(tmp_path / "cat" / "alpha.png")
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    save(tmp_path / "dog" / "grey.png", picture(3, channels=1))
+    Image.new("RGB", (20, 10)).save(tmp_path / "dog" / "turned.jpg", exif=exif)
+    whole = (tmp_path / "cat" / "colour.png").read_bytes()
+    (tmp_path / "dog" / "cut.png").write_bytes(whole[: len(whole) // 2])
+    with pytest.warns(UserWarning, match="resampled to 6x6"):
+        assert_one_line(
+            lambda: load_user_data(tmp_path, mixed_size=6), "cut.png is not a readable image", "`skip_broken`"
+        )
+    (tmp_path / "dog" / "text.png").write_text("no image")
+    with skipping_broken(), pytest.warns(UserWarning, match="left out|resampled") as told:
+        images = load_user_data(tmp_path, mixed_size=6)
+    assert images.images.shape == (5, 3, 6, 6)
+    assert images.counts().tolist() == [3, 2]
+    left_out = str(told[0].message)
+    assert left_out.startswith("left out, 2 of 7 image files: ")
+    assert "cut.png is not a readable image" in left_out
+    assert "text.png is not a readable image" in left_out
+
+
+def test_a_folder_of_broken_files_alone(tmp_path):
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "1.png").write_text("no image")
+    with skipping_broken():
+        assert_one_line(lambda: load_user_data(tmp_path), "none of the 1 image files of", "can be read")
 
 
 def test_sixteen_bits_are_refused(tmp_path):
@@ -94,7 +142,7 @@ def test_sixteen_bits_are_refused(tmp_path):
 def test_empty_folders(tmp_path):
     assert_one_line(lambda: load_user_data(tmp_path), f"{tmp_path} holds no class folders")
     (tmp_path / "cat").mkdir()
-    assert_one_line(lambda: load_user_data(tmp_path), "class folder", "cat holds no images; remove it or fill it")
+    assert_one_line(lambda: load_user_data(tmp_path), "class folder", "cat holds no images (.bmp, .gif")
 
 
 @pytest.mark.parametrize("keep", [0, 5, 40, -60])

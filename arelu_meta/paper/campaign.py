@@ -1,0 +1,128 @@
+"""The runs that measure the AReLU paper, in the order of their worth: comparisons that can be stopped and go on.
+
+Seconds of a run are of one thread, from runs in docs/results where there are any; `basis` says which. What the time
+does not reach is left out from the end: fewer arms before fewer seeds.
+"""
+
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from arelu_meta.comparison.cells import expand, parse_only
+from arelu_meta.comparison.experiment import read_experiment
+from arelu_meta.errors import unknown
+from arelu_meta.kinds.execution import seed_numbers
+
+CONTROLS = "arelu_frozen,relu_gain,arelu_unit"
+_EPOCH = "median of docs/results/mnist_first_epoch_runs.csv"
+_GLYPHS = "median of docs/results/glyphs_rates_runs.csv"
+_MAML = "median of docs/results/inner_rates_runs.csv"
+_TRANSFER = (
+    "estimated: 200 epochs of the whole SVHN at the speed of docs/results/transfer_mnist_to_svhn_caption_runs.csv"
+)
+
+
+@dataclass(frozen=True)
+class Step:
+    """A comparison, or a part of one."""
+
+    name: str
+    experiment: str
+    seconds: float
+    """of one run, on one thread"""
+    basis: str
+    """where `seconds` comes from"""
+    only: tuple[str, ...] = ()
+    seeds: str = ""
+    budget: float = 1.0
+
+    @property
+    def cells(self) -> int:
+        """Number of its runs."""
+        seeds = seed_numbers(self.seeds) if self.seeds else None
+        experiment, only = read_experiment(self.experiment), parse_only(self.only)
+        return len(expand(experiment, only=only, seeds=seeds, budget=self.budget))
+
+    def words(self) -> list[str]:
+        """What follows `python -m arelu_meta.compare`, without workers and data."""
+        words = [self.experiment]
+        words += ["--only", *self.only] if self.only else []
+        words += ["--seeds", self.seeds] if self.seeds else []
+        return words + (["--budget", f"{self.budget:g}"] if self.budget < 1 else [])
+
+
+def _transfer(name: str, arms: str) -> Step:
+    return Step(name, "transfer_mnist_to_svhn", 5900, _TRANSFER, (f"activation={arms}", "pretrain_epochs=5,20"))
+
+
+def _curves(name: str, arms: str, lr: str, seeds: str) -> Step:
+    basis = f"estimated: 20 times the {_EPOCH}"
+    return Step(name, "mnist_curves", 400, basis, (f"activation={arms}", "optimizer=sgd", lr), seeds)
+
+
+STEPS = (
+    Step("maml", "maml_mnist_clip", 81, _MAML),
+    _transfer("transfer", "relu,arelu"),
+    _transfer("transfer_prelu", "prelu"),
+    Step("first_epoch", "mnist_first_epoch", 21, _EPOCH),
+    _curves("curves", f"relu,arelu,pau,selu,prelu,{CONTROLS}", "lr=1e-4,1e-5", "0-2"),
+    Step("frozen", "glyphs_frozen", 52, _GLYPHS),
+    Step("own_rates_high", "glyphs_own_rates", 52, _GLYPHS, ("activation=relu,arelu_unit", "inner_lr=0.08")),
+    Step("own_rates", "glyphs_own_rates", 52, _GLYPHS, ("activation=arelu,arelu_frozen,relu_gain", "inner_lr=0.02")),
+    Step("glyphs_rates", "glyphs_rates", 52, _GLYPHS, seeds="100-104"),
+    Step("inner_rates", "inner_rates", 81, _MAML, seeds="100-104"),
+    Step("unit_rates", "glyphs_unit_rates", 52, _GLYPHS),
+    Step("unit_rates_mnist", "mnist_unit_rates", 81, _MAML),
+    Step("gain_twins", "glyphs_gain_twins", 52, _GLYPHS),
+    Step("init_mnist", "mnist_init", 21, _EPOCH),
+    Step("init_glyphs", "glyphs_init", 52, _GLYPHS),
+    Step("outer_rates", "glyphs_outer_rates", 52, _GLYPHS),
+    Step("splits", "glyphs_splits", 52, _GLYPHS),
+    Step("starts", "arelu_init", 88, "5/3 of the median of docs/results/arelu_init_runs.csv", seeds="0-2"),
+    Step("starts_alpha", "arelu_init_alpha", 88, "5/3 of the median of docs/results/arelu_init_runs.csv"),
+    Step("lgg", "segmentation_sample", 1500, "estimated", ("activation=relu,arelu",)),
+    Step(
+        "cifar100", "cifar100_curves", 1800, "estimated",
+        ("activation=relu,arelu", "backbone=resnet18,squeezenet"), "0", 0.03,
+    ),
+    _transfer("transfer_controls", CONTROLS),
+    Step("maml_paper", "maml_mnist", 205, "median of docs/results/maml_mnist_runs.csv"),
+)  # fmt: skip
+
+
+def choose_steps(names: Sequence[str]) -> list[Step]:
+    """Give steps by name in the campaign's order, all without any.
+
+    Raises:
+        InputError: an unknown name.
+    """
+    by_name = {step.name: step for step in STEPS}
+    for name in names:
+        if name not in by_name:
+            raise unknown("step", name, by_name)
+    return [step for step in STEPS if not names or step.name in names]
+
+
+def run_steps(steps: Sequence[Step], words: Sequence[str], hours: float) -> list[str]:
+    """Run steps one after another, each in a process of its own; a step begun is not cut off by the clock.
+
+    Args:
+        steps: what to run; finished runs are not repeated, and one that was interrupted goes on.
+        words: flags for every step, such as `--workers 2`.
+        hours: after which no further step is begun.
+
+    Returns:
+        Names of the steps that failed or were not begun.
+    """
+    end, left = time.monotonic() + 3600 * hours, []
+    for step in steps:
+        if time.monotonic() >= end:
+            left.append(step.name)
+            continue
+        command = [sys.executable, "-m", "arelu_meta.compare", *step.words(), *words]
+        sys.stderr.write(f"step {step.name}: {' '.join(command[1:])}\n")
+        if subprocess.run(command, check=False).returncode:  # noqa: S603 - this interpreter, words of this file
+            left.append(step.name)
+    return left
