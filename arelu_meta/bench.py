@@ -5,8 +5,10 @@ python -m arelu_meta.bench all --json
 """
 
 import argparse
+import shlex
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from arelu_meta import benchmarks
@@ -26,19 +28,22 @@ def command(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("names", nargs="+", metavar="NAME", help=f"{', '.join(benchmarks.names())}, or all")
     parser.add_argument("--data-root", help="folder of the published data sets")
     parser.add_argument("--count", type=int, metavar="N", help="of folder: photographs [20,000]")
+    parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the tables there as Markdown too")
     switch = argparse.BooleanOptionalAction
     parser.add_argument("--track", action=switch, default=True, help="log the figures in MLflow [yes]")
     parser.add_argument("--profile", action="store_true", help="show what our own way spends its time on")
     options = parser.parse_args(argv)
     if output.wants_json() and options.profile:
         raise InputError("--json has no place for a profile; leave one of the two out")
+    if options.markdown and not options.markdown.resolve().parent.is_dir():
+        raise InputError(f"--markdown {options.markdown}: there is no such folder; make it first")
     names = benchmarks.names() if "all" in options.names else options.names
     chosen = [benchmarks.entry(name) for name in names]
     if options.count is not None and names != ["folder"]:
         raise InputError(f"--count is for folder alone, not for {' '.join(names)}; leave it out")
     sizes = {} if options.count is None else {"count": options.count}
 
-    from arelu_meta.benchmarks.report import log_reports, machine_facts
+    from arelu_meta.benchmarks.report import as_markdown, log_reports, machine_facts
     from arelu_meta.benchmarks.timing import load_warning, profiling
 
     if warning := load_warning():
@@ -55,6 +60,9 @@ def command(argv: Sequence[str] | None = None) -> None:
                     sys.stdout.flush()
                 profiles.clear()
     finally:  # minutes of measuring are not lost to what comes after them
+        if options.markdown and reports:
+            words = shlex.join(["python", "-m", "arelu_meta.bench", *(sys.argv[1:] if argv is None else argv)])
+            options.markdown.write_text(as_markdown(reports, machine_facts(), words), encoding="utf-8")
         run_id = None
         try:
             run_id = log_reports(reports, machine_facts()) if options.track and reports else None

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 
 _SPEED = ("channels_last", "compile", "fused", "tf32", "cudnn_benchmark", "deterministic")  # of every cell
+PRECISION = "training.precision"
 
 
 def command(argv: Sequence[str] | None = None) -> None:
@@ -42,6 +43,8 @@ def command(argv: Sequence[str] | None = None) -> None:
 
 def _compare(given: argparse.Namespace, words: Sequence[str]) -> None:
     experiment = read_experiment(given.experiment)
+    if given.precision:
+        experiment = _in_format(experiment, given.precision)
     seeds = tuple(seed_numbers(given.seeds)) if given.seeds else None
     cells = expand(experiment, only=parse_only(given.only), seeds=seeds, budget=given.budget)
     if given.register and not experiment.report.validation_metric:
@@ -51,7 +54,7 @@ def _compare(given: argparse.Namespace, words: Sequence[str]) -> None:
     published = read_published(experiment, given.experiment)
     root = str(Path(given.data_root).resolve()) if given.data_root else ""
     values = {"device": given.device, "data_root": root, "follow_links": given.follow_links}
-    values["skip_broken"] = given.skip_broken
+    values |= {"skip_broken": given.skip_broken, "image_memory": given.image_memory, "keep": given.keep}
     execution = validated(BatchExecution, values | {name: getattr(given, name) for name in _SPEED}, FLAGS)
     _check_speed_flags(execution, cells)
     if given.device not in ("auto", "cpu") and given.on == "local":
@@ -82,6 +85,13 @@ def _compare(given: argparse.Namespace, words: Sequence[str]) -> None:
         command=shlex.join(["python", "-m", "arelu_meta.compare", *words]),
     )
     _run_and_print(plan, workers, given.register)
+
+
+def _in_format(experiment: Experiment, precision: str) -> Experiment:
+    """Train all cells in a number format, which is a setting of a run: they are others than the cells without it."""
+    if PRECISION in experiment.grid:
+        raise InputError(f"{PRECISION} is an axis of {experiment.experiment}; choose by --only, not by --precision")
+    return experiment.model_copy(update={"settings": {**experiment.settings, PRECISION: precision}})
 
 
 def _check_speed_flags(execution: BatchExecution, cells: Sequence[Cell]) -> None:
@@ -121,7 +131,11 @@ def _parser() -> command_line.Parser:
     for name in _SPEED:
         text = (BatchExecution.model_fields[name].description or "").strip()
         parser.add_argument(f"--{name.replace('_', '-')}", action="store_true", help=text)
+    parser.add_argument("--precision", choices=("fp32", "bf16", "fp16"), help="number format of every cell's training")
     parser.add_argument("--data-root", default="", help="folder of the published data sets")
+    parser.add_argument("--image-memory", type=int, default=0, metavar="MIB", help="memory for images of each cell")
+    where = "where images wait [auto: on the device if they fit]"
+    parser.add_argument("--keep", choices=("auto", "cpu", "device"), default="auto", help=where)
     parser.add_argument("--follow-links", action="store_true", help="follow links that lead out of a folder of images")
     parser.add_argument("--skip-broken", action="store_true", help="leave out image files that cannot be read")
     parser.add_argument("--trust", default="", metavar="PACKAGE,...", help="packages whose code the file may name")

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import mlflow
 import pytest
@@ -40,6 +41,18 @@ def test_json_parses(quick: list[str | None], capsys: pytest.CaptureFixture[str]
     assert (document["command"], document["run_id"]) == ("bench", None)
     assert captured.err == ""
     assert quick == ["here"]
+
+
+def test_tables_are_written_as_markdown(quick: list[str | None], tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    page = tmp_path / "measured.md"
+    assert bench.main(["sampler", "--no-track", "--markdown", str(page)]) == 0
+    first, *rest = page.read_text().split("\n\n")
+    assert first.endswith(f"Measured by `python -m arelu_meta.bench sampler --no-track --markdown {page}`.")
+    assert rest[0] == "**title**"
+    assert rest[1].splitlines()[2:] == ["| ours | 1.000 | 1.00 |  |", "| theirs | 2.500 | 2.50 | slow |"]
+    assert bench.main(["sampler", "--no-track", "--markdown", str(tmp_path / "none" / "measured.md")]) == 2
+    assert "there is no such folder" in capsys.readouterr().err
+    assert len(quick) == 1  # nothing was measured in vain
 
 
 def test_tables(quick: list[str | None], capsys: pytest.CaptureFixture[str]):

@@ -61,6 +61,9 @@ BAD = [
     ("--seeds 0-1 --together --activation rrelu", "its own random numbers in RReLU"),
     ("--limit-train 0", "--limit-train 0: must be at least 1"),
     ("--select last --patience 2", "patience needs a validation to watch"),
+    ("--lr 1e308", "--lr 1e308: must be less than or equal to 1"),
+    ("--weight-decay 1e300", "--weight-decay 1e300: must be less than or equal to 1"),
+    ("--image-size 100000", "GiB, more than this machine has; lower --image-size"),
 ]
 
 

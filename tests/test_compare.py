@@ -54,6 +54,18 @@ def test_a_flag_that_the_cells_do_not_have(tmp_path: Path, capsys: pytest.Captur
 
 
 @pytest.mark.usefixtures("store")
+def test_the_number_format_makes_other_cells(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    """It is a setting of a run: bf16 has identities of its own, and fp32, the default, those of the file."""
+    listed = []
+    for flags in ([], ["--precision", "fp32"], ["--precision", "bf16"]):
+        assert main([str(tiny.write(tmp_path)), "--dry-run", *flags]) == 0
+        listed.append(capsys.readouterr().out)
+    assert listed[0] == listed[1] != listed[2]
+    line = refused([str(tiny.write(tmp_path)), "--dry-run", "--precision", "fp16"], capsys)
+    assert "precision" in line
+    assert "'bf16'" in line
+
+
 def test_a_published_figure_that_is_no_number(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     path = tiny.write(tmp_path, ("curves =", 'published = ["mine.csv"]\ncurves ='))
     (path.parent / "published").mkdir()

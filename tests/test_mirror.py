@@ -40,6 +40,10 @@ ELSEWHERE = {
     "kinds/results.py": "kinds/test_contract.py",
     # Runs that are stopped and go on.
     "kinds/few_shot/checkpoint.py": "kinds/test_resume.py",
+    # Parts of a copied store, which is compared as a whole.
+    "store/copied_models.py": "store/test_syncing.py",
+    "store/copied_runs.py": "store/test_syncing.py",
+    "store/copied_versions.py": "store/test_syncing.py",
     # Crafted files, opened by every command that reads them.
     "trust.py": "faults/test_code_in_models.py",
     # Steps of one rewriting, whose outcome is what counts.

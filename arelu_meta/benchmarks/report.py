@@ -46,6 +46,21 @@ class BenchReport:
         cells = [(row.name, f"{1000 * row.seconds:.3f}", f"{row.ratio:.2f}", row.note) for row in self.rows]
         return f"{self.title}\n{text_table(('', 'ms', _RATIOS[self.of], ''), cells)}"
 
+    def markdown(self) -> str:
+        """Give the table as Markdown.
+
+        >>> print(BenchReport("MAML step", [Row("ours", 0.5, 1.0), Row("theirs", 1.0, 2.0, "slow")]).markdown())
+        **MAML step**
+        <BLANKLINE>
+        | | ms | ratio to ours | |
+        |---|---|---|---|
+        | ours | 500.000 | 1.00 |  |
+        | theirs | 1000.000 | 2.00 | slow |
+        """
+        lines = [f"**{self.title}**", "", f"| | ms | {_RATIOS[self.of]} | |", "|---|---|---|---|"]
+        lines += [f"| {row.name} | {1000 * row.seconds:.3f} | {row.ratio:.2f} | {row.note} |" for row in self.rows]
+        return "\n".join(lines)
+
     def metrics(self) -> dict[str, float]:
         """Seconds and ratio of every row, by names that MLflow takes.
 
@@ -66,6 +81,12 @@ def as_json(reports: Sequence[BenchReport]) -> str:
     '[\\n  {\\n    "title": "title'
     """
     return json.dumps([asdict(report) for report in reports], indent=2)
+
+
+def as_markdown(reports: Sequence[BenchReport], facts: Mapping[str, str], command: str) -> str:
+    """Give all tables as Markdown, below the machine and the command that measured them."""
+    machine = ", ".join(f"{name} {value}" for name, value in facts.items())
+    return "\n\n".join([f"{machine}. Measured by `{command}`.", *(report.markdown() for report in reports)]) + "\n"
 
 
 def timing_rows(timings: Sequence[Timing]) -> list[Row]:

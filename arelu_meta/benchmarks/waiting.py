@@ -19,7 +19,7 @@ from arelu_meta.runtime.waiting import SPIN_COUNT, THREAD_VARIABLES, WAITING_VAR
 
 PER_CORE = 2  # busy processes
 IDLE_REPEATS, BUSY_REPEATS = 9, 3
-LONGEST = 60.0  # seconds that one step is waited for
+LONGEST = 30.0  # seconds that one step is waited for
 # Ends with the process that started it, however that ends.
 BUSY = "import os; parent = os.getppid()\nwhile os.getppid() == parent: sum(range(100_000))"
 STEP = """

@@ -22,6 +22,7 @@ from arelu_meta.errors import InputError
 from arelu_meta.runtime.machine import process_name
 from arelu_meta.runtime.signals import HELD_SECONDS, hold_signals
 from arelu_meta.store.connection import DIVERGED, check_reachable, experiment_exists, is_server, open_store
+from arelu_meta.store.histories import no_garbage_collection
 from arelu_meta.store.run_tables import JUDGEMENT
 from arelu_meta.store.sending import PROCESS, no_address_printed
 
@@ -235,7 +236,8 @@ def ended_runs(client: MlflowClient, experiment_id: str, condition: str) -> list
     """
     one_each: dict[str, Run] = {}
     for ended in ("attributes.status = 'FINISHED'", f"attributes.status = 'FAILED' AND tags.{DIVERGED} != ''"):
-        runs = client.search_runs([experiment_id], f"{condition} AND {ended}", max_results=_MOST_RUNS)
+        with no_garbage_collection():
+            runs = client.search_runs([experiment_id], f"{condition} AND {ended}", max_results=_MOST_RUNS)
         for run in sorted(runs, key=lambda run: (run.info.end_time, run.info.run_id)):
             one_each.setdefault(run.data.tags.get("spec_hash", run.info.run_id), run)
     return list(one_each.values())

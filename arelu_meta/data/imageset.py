@@ -114,7 +114,7 @@ class ImageSet:
     @property
     def is_vectors(self) -> bool:
         """Whether these are vectors of features, which no image operation has a meaning for."""
-        return self.images.is_floating_point()
+        return isinstance(self.images, Tensor) and self.images.is_floating_point()
 
     @property
     def device(self) -> torch.device:
@@ -132,8 +132,12 @@ class ImageSet:
         Of images that are read when they are indexed, it is the source's own digest, which does not read them.
         """
         images = self.images
-        if isinstance(images, ImageRows) and isinstance(images.source, HostImages) and images.is_whole:
-            return images.source.digest
+        if (
+            isinstance(images, ImageRows)
+            and isinstance(images.source, HostImages)
+            and torch.equal(images.numbers, torch.arange(images.source.shape[0]))
+        ):
+            return images.source.digest  # of the set as it was
         sha = hashlib.sha256(images.digest.encode() if isinstance(images, ImageRows) else b"")
         at_rest = images if isinstance(images, Tensor) else None
         for tensor in (at_rest, self.labels, self.masks, self.groups, self.targets):

@@ -174,7 +174,7 @@ def fit_images(
     if isinstance(pixels, Tensor) and masks is None and len(images) * math.prod(shape) > image_memory():
         pixels = ImageRows(HostImages(pixels.cpu(), images.digest), torch.arange(len(images)), images.device)
     if isinstance(pixels, ImageRows):
-        return replace(images, images=pixels.converted(fit))
+        return replace(images, images=pixels.converted(fit, shape))
     if masks is not None and images.image_size != shape[1:]:  # segmentation knows no `crop_pct`
         crops = resize == "crop"
         masks = _cropped(masks, image_size) if crops else F.interpolate(masks, size=shape[1:])

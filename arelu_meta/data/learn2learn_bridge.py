@@ -64,13 +64,14 @@ def to_metadataset(images: ImageSet) -> "MetaDataset":
     )
 
 
-def taskset(images: ImageSet, *, ways: int, images_per_class: int) -> Any:
-    """learn2learn's own endless stream of episodes over an image set.
+def taskset(images: ImageSet, *, ways: int, images_per_class: int, num_tasks: int = -1) -> Any:
+    """learn2learn's own stream of episodes over an image set.
 
     Args:
         images: the set to draw from.
         ways: classes per episode.
         images_per_class: shots + queries.
+        num_tasks: episodes in a fixed pool, each described when it is first drawn; -1: ever new ones.
 
     Returns:
         A `learn2learn.data.Taskset` of (pixels (ways * images_per_class, C, H, W), labels), support and query in one.
@@ -87,7 +88,7 @@ def taskset(images: ImageSet, *, ways: int, images_per_class: int) -> Any:
         kinds.RemapLabels(dataset),
         kinds.ConsecutiveLabels(dataset),
     ]
-    return learn2learn_data.Taskset(dataset, task_transforms=steps, num_tasks=-1)
+    return learn2learn_data.Taskset(dataset, task_transforms=steps, num_tasks=num_tasks)
 
 
 def _learn2learn_data() -> Any:

@@ -4,7 +4,6 @@ They are drawn as torchvision's `RandomResizedCrop` and `RandomErasing` draw the
 of the aspect ratio are uniform, ten attempts.
 """
 
-import math
 from dataclasses import dataclass, fields, replace
 
 import torch
@@ -41,10 +40,6 @@ class Rectangles:
         return (inside_rows.unsqueeze(2) & inside_columns.unsqueeze(1)).unsqueeze(1)
 
 
-def _uniform(count: int, low: float, high: float, random: torch.Generator) -> Tensor:
-    return low + (high - low) * torch.rand(count, ATTEMPTS, generator=random, dtype=torch.float64)
-
-
 def _drawn(
     count: int,
     size: tuple[int, int],
@@ -55,8 +50,9 @@ def _drawn(
     largest: tuple[int, int],
 ) -> tuple[Rectangles, Tensor]:
     """Draw rectangles no larger than `largest`, and say for which images one of the attempts gave one."""
-    area = size[0] * size[1] * _uniform(count, *scale, random)
-    aspect = _uniform(count, math.log(ratio[0]), math.log(ratio[1]), random).exp()
+    uniform = torch.rand(2, count, ATTEMPTS, generator=random, dtype=torch.float64)
+    area = size[0] * size[1] * (scale[0] + (scale[1] - scale[0]) * uniform[0])
+    aspect = ratio[0] * (ratio[1] / ratio[0]) ** uniform[1]
     places = torch.rand(2, count, generator=random, dtype=torch.float64)
     mirrored = torch.rand(count, generator=random) < 0.5
     widths, heights = (area * aspect).sqrt().round().long(), (area / aspect).sqrt().round().long()

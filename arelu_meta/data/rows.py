@@ -4,7 +4,7 @@ In place of the tensor of an `ImageSet`, `rows[index]` gives the images as the t
 """
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
@@ -15,6 +15,7 @@ from torch import Tensor
 
 AT_ONCE = 128  # images that are asked for at once when all are gone through
 AHEAD = 2  # batches
+Convert = Callable[[Tensor], Tensor]
 
 
 class Source(Protocol):
@@ -40,16 +41,6 @@ class Source(Protocol):
         """Read images by number, (n,) on the CPU: (n, C, H, W) uint8 in host memory."""
 
 
-class Convert(Protocol):
-    """What is done with images (n, C, H, W) uint8 when they are read; its `repr` says what."""
-
-    def __call__(self, images: Tensor) -> Tensor:
-        """Give other images, all of one shape."""
-
-    def shape(self, channels: int, height: int, width: int) -> tuple[int, int, int]:
-        """Channels, height and width of what it makes of such images."""
-
-
 @dataclass(frozen=True, eq=False)
 class HostImages:
     """Images (N, C, H, W) uint8 in host memory; `digest` is that of their set."""
@@ -72,27 +63,18 @@ class HostImages:
 
 @dataclass(frozen=True, eq=False)
 class ConvertedImages:
-    """Images of a source, converted when they are read."""
+    """Images of a source, converted when they are read; the `repr` of `convert` says how, `shape` what comes of it."""
 
     source: Source
     convert: Convert
+    shape: tuple[int, int, int, int]
+    place: str
     ready: bool = False
-
-    @property
-    def shape(self) -> tuple[int, int, int, int]:
-        """Images, channels, height, width."""
-        count, *image = self.source.shape
-        return count, *self.convert.shape(*image)
 
     @property
     def digest(self) -> str:
         """Digest of the source and of what is done with it."""
         return hashlib.sha256(f"{self.source.digest} {self.convert!r}".encode()).hexdigest()
-
-    @property
-    def place(self) -> str:
-        """Where the images are, in words."""
-        return self.source.place
 
     def read(self, numbers: Tensor) -> Tensor:
         """Read images by number and convert them."""
@@ -142,15 +124,6 @@ class ImageRows:
         sha.update(self.numbers.contiguous().numpy().data)
         return sha.hexdigest()
 
-    @property
-    def is_whole(self) -> bool:
-        """Whether these are all images of the source, in their order."""
-        return torch.equal(self.numbers, torch.arange(self.source.shape[0]))
-
-    def is_floating_point(self) -> bool:
-        """Never: rows are bytes."""
-        return False
-
     def __getitem__(self, index: Tensor | int) -> Tensor:
         """Read images by number, of any shape of numbers: (*index.shape, C, H, W)."""
         index = torch.as_tensor(index)
@@ -197,9 +170,10 @@ class ImageRows:
         """Take some rows without reading them."""
         return replace(self, numbers=self.numbers[index.cpu()])
 
-    def converted(self, convert: Convert) -> "ImageRows":
-        """Convert the images when they are read."""
-        return replace(self, source=ConvertedImages(self.source, convert))
+    def converted(self, convert: Convert, shape: tuple[int, int, int]) -> "ImageRows":
+        """Convert the images when they are read, to a number of channels, height and width."""
+        source = ConvertedImages(self.source, convert, (self.source.shape[0], *shape), self.source.place)
+        return replace(self, source=source)
 
     def to(self, device: torch.device | str) -> "ImageRows":
         """Give images on another device; where they are stays."""

@@ -36,9 +36,11 @@ def two_slopes(x: Tensor, negative: Tensor | float, positive: Tensor | float) ->
     tensor([-1., 0., 6.])
     """
     below, above = _of_type(negative, x), _of_type(positive, x)
-    if not is_scripting():  # noqa: SIM102 (the form that TorchScript skips whole)
+    if not is_scripting():  # the form that TorchScript skips whole
         if can_be_blocked(x, below, above):
             return TwoSlopes.apply(x, below, above)
+        if without_gradient(x):  # the same numbers in passes that use the whole width of a core, which `where` does not
+            return x.clamp(max=0).mul(below).addcmul(x.clamp(min=0), above)
     return x * torch.where(x < 0, below, above)
 
 
@@ -63,6 +65,13 @@ def can_be_blocked(x: Tensor, negative: Tensor, positive: Tensor) -> bool:
         and (x.is_contiguous() or (x.dim() == 4 and x.is_contiguous(memory_format=torch.channels_last)))
         and positive.item() > 0
     )
+
+
+def without_gradient(x: Tensor) -> bool:
+    """Tell whether slopes of several episodes at once are applied on a CPU, and nothing is differentiated."""
+    if torch.is_grad_enabled() or torch.compiler.is_compiling():
+        return False
+    return x.device.type == "cpu" and torch._C._are_functorch_transforms_active()
 
 
 class TwoSlopes(Function):

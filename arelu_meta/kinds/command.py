@@ -4,12 +4,13 @@ Nothing here imports torch before the flags are read.
 """
 
 import argparse
+import gc
 import os
 import shlex
 import sys
 import tomllib
-from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -64,13 +65,29 @@ def run_command(
 
 def _run(spec: "Spec", execution: "Execution") -> "Result | SeedsResult":
     from arelu_meta.console import progress
-    from arelu_meta.kinds.execution import TrainingExecution
-    from arelu_meta.kinds.seeds import run_seeds
 
+    with _collecting_later():
+        from arelu_meta.kinds.execution import TrainingExecution
+        from arelu_meta.kinds.seeds import run_seeds
+
+        kinds.entry(spec.kind).load()
     progress.now(f"{spec.task}: reading images, building the network")
     if isinstance(execution, TrainingExecution) and execution.seeds:
         return run_seeds(spec, execution, progress.shown)
     return kinds.run(spec, execution, bar=progress.shown)
+
+
+@contextmanager
+def _collecting_later() -> Iterator[None]:
+    """Look for garbage after the block alone: what imports make stays, and looking at it takes time."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        if enabled:
+            gc.enable()
 
 
 def read_flags(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from arelu_meta.console import command_line, output
 from arelu_meta.console.progress import say, shown
 from arelu_meta.console.tables import text_table
-from arelu_meta.errors import RunError
+from arelu_meta.errors import InputError, RunError
 
 if TYPE_CHECKING:
     from arelu_meta.store.contents import Contents
@@ -67,16 +67,19 @@ def _flush(_given: argparse.Namespace) -> None:
 
 
 def _show(_given: argparse.Namespace) -> None:
-    from arelu_meta.store.addresses import connect, sqlite_path
+    from arelu_meta.store.addresses import connect
     from arelu_meta.store.connection import store_uri
     from arelu_meta.store.contents import read_contents
     from arelu_meta.store.journal import runs_folder, waiting_journals
 
-    path, runs = sqlite_path(store_uri()), runs_folder()
-    contents = read_contents(connect(store_uri(), create=False)) if path is None or path.exists() else None
+    contents, runs = None, runs_folder()
     waiting = [str(one) for one in waiting_journals(runs)]
+    try:
+        contents = read_contents(connect(store_uri(), create=False))
+    except InputError as error:
+        say(str(error))  # all the more one wants to know what waits for it
     lines = [f"waits for the store: {one}" for one in waiting] or [f"no run in {runs} waits for the store"]
-    text = _contents_text(contents) if contents else f"there is no store {store_uri()} yet\n"
+    text = _contents_text(contents) if contents else ""
     output.show(text + "\n".join(lines), {**(contents.as_dict() if contents else {}), "waiting": waiting})
 
 
@@ -107,7 +110,7 @@ def _close_stale(given: argparse.Namespace) -> None:
 
     client, closed = connect(store_uri(), create=False), []
     with quiet():
-        for experiment in client.search_experiments():
+        for experiment in client.search_experiments(max_results=50_000):
             closed += close_stale(client, experiment.experiment_id, host=given.host)
     text = "\n".join(f"FAILED: {run_id}" for run_id in closed) or "no run is without its process"
     output.show(text, {"closed": closed})

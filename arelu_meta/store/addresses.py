@@ -46,11 +46,11 @@ def same_store(one: str, other: str) -> bool:
     >>> same_store("sqlite:///a.db", "sqlite:///./a.db"), same_store("http://me:secret@host", "http://HOST:80")
     (True, True)
     """
-    return _place(one) == _place(other)
+    return place_of(one) == place_of(other)
 
 
-def _place(address: str) -> tuple[object, ...]:
-    """What an address leads to, whoever comes."""
+def place_of(address: str) -> tuple[object, ...]:
+    """What an address leads to, whoever comes and however it is written."""
     if (path := sqlite_path(address)) is not None:
         return ("sqlite", path.resolve())
     parts = urlsplit(address)

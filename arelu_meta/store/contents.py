@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-import sqlalchemy
 from mlflow import MlflowClient
 from mlflow.entities import Experiment, RunStatus
 
@@ -15,6 +14,7 @@ from arelu_meta.runtime.machine import has_ended
 from arelu_meta.store.addresses import sqlite_path
 from arelu_meta.store.connection import quiet, without_password
 from arelu_meta.store.copied_models import model_pages
+from arelu_meta.store.database import database_rows, is_database
 from arelu_meta.store.histories import no_garbage_collection, run_pages
 from arelu_meta.store.sending import PROCESS
 
@@ -65,7 +65,7 @@ def read_contents(client: MlflowClient) -> Contents:
     size = path.stat().st_size if path is not None else None
     found = Contents(without_password(client.tracking_uri), size)
     with quiet(), no_garbage_collection():
-        experiments = client.search_experiments()
+        experiments = client.search_experiments(max_results=50_000)
         for experiment in experiments:
             runs = _statuses(client, experiment.experiment_id)
             models = sum(1 for _ in model_pages(client, [experiment.experiment_id]))
@@ -87,25 +87,16 @@ def _statuses(client: MlflowClient, experiment_id: str) -> dict[str, int]:
     MLflow's client counts none, and reads ten thousand in a quarter of a minute: a database is asked itself, and of a
     server's runs no more than the newest are read.
     """
-    if client.tracking_uri.startswith("http"):
-        newest = run_pages(client, [experiment_id], pages=1)
-        return dict(Counter(run.info.status for run in newest))
+    if not is_database(client):
+        return dict(Counter(run.info.status for run in run_pages(client, [experiment_id], pages=1)))
     query = "SELECT status, COUNT(*) FROM runs WHERE experiment_id = :id AND lifecycle_stage = 'active' GROUP BY status"
-    engine = sqlalchemy.create_engine(client.tracking_uri)
-    try:
-        with engine.connect() as connection:
-            return {
-                str(status): int(count)
-                for status, count in connection.execute(sqlalchemy.text(query), {"id": int(experiment_id)})
-            }
-    finally:
-        engine.dispose()
+    return dict(database_rows(client, query, {"id": int(experiment_id)}))
 
 
 def _folder_size(experiment: Experiment) -> int | None:
     """Size of the artifacts; None where they are not in a folder of this machine."""
     parts = urlsplit(experiment.artifact_location)
     folder = Path(unquote(parts.path) if parts.scheme == "file" else experiment.artifact_location)
-    if parts.scheme not in ("", "file") or not folder.is_dir():
+    if parts.scheme not in ("", "file"):
         return None
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())

@@ -1,24 +1,29 @@
 """What many runs of the store logged, asked for together: one by one, a thousand runs would take a minute."""
 
 import gc
+import math
 import tempfile
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from mlflow import MlflowClient
 from mlflow.entities import Metric, Run, ViewType
 from mlflow.exceptions import MlflowException
 from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
+from mlflow.store.artifact.local_artifact_repo import LocalArtifactRepository
 
 from arelu_meta.errors import InputError, first_line
 from arelu_meta.store.connection import quiet
+from arelu_meta.store.database import database_rows, is_database
 
 AT_ONCE = 8  # requests to a server
 RUNS_IN_A_QUERY = 500
-MOST_POINTS = 10**9
+POINTS = (
+    "SELECT run_uuid, value, timestamp, step, is_nan FROM metrics WHERE key = :key AND run_uuid IN :runs "
+    "ORDER BY run_uuid, timestamp, step, value"
+)
 PAGE = 1000  # runs in a request
 
 
@@ -69,11 +74,11 @@ def metric_points(client: MlflowClient, run_ids: Sequence[str], metric: str) -> 
     many runs.
     """
     found: dict[str, list[Metric]] = {run_id: [] for run_id in run_ids}
-    bulk: Any = getattr(client._tracking_client.store, "get_metric_history_bulk", None)
-    if bulk is not None:
+    if is_database(client):
         for start in range(0, len(run_ids), RUNS_IN_A_QUERY):
-            for entry in bulk(list(run_ids[start : start + RUNS_IN_A_QUERY]), metric, MOST_POINTS):
-                found[entry.run_id].append(entry)
+            values = {"key": metric, "runs": list(run_ids[start : start + RUNS_IN_A_QUERY])}
+            for run_id, value, time, step, is_nan in database_rows(client, POINTS, values, several=["runs"]):
+                found[run_id].append(Metric(metric, math.nan if is_nan else value, time, step, run_id=run_id))
     else:
         with ThreadPoolExecutor(AT_ONCE) as pool:
             answers = pool.map(lambda run_id: client.get_metric_history(run_id, metric), run_ids)
@@ -93,6 +98,8 @@ def text_artifacts(client: MlflowClient, runs: Sequence[Run], path: str) -> dict
     def read(run: Run) -> str | None:
         try:
             repository = get_artifact_repository(run.info.artifact_uri, tracking_uri=client.tracking_uri)
+            if isinstance(repository, LocalArtifactRepository):  # which would copy it first
+                return Path(repository.download_artifacts(path)).read_text()
             with tempfile.TemporaryDirectory() as folder:
                 return Path(repository.download_artifacts(path, folder)).read_text()
         except (MlflowException, OSError):

@@ -26,7 +26,7 @@ from mlflow.utils.mlflow_tags import MLFLOW_PARENT_RUN_ID
 from arelu_meta.console.progress import Bar, silent
 from arelu_meta.data.files import cache_folder
 from arelu_meta.errors import InputError, RunError, first_line, unknown, without_password
-from arelu_meta.store.addresses import connect, full_address, same_store, sqlite_path
+from arelu_meta.store.addresses import connect, full_address, place_of, same_store, sqlite_path
 from arelu_meta.store.connection import STORE_ERRORS, check_reachable, quiet
 from arelu_meta.store.copied_models import ORIGIN, ModelCopies, model_pages
 from arelu_meta.store.copied_runs import Copied, RunCopies, origin_of
@@ -37,6 +37,7 @@ BROUGHT = "sync.tags"
 """Tag of an experiment: checksums of the tags that were copied, by which one that was changed since is known."""
 IDS_IN_A_QUERY = 200
 LONGEST = 400  # characters of a message
+MOST = 50_000  # experiments, as many as MLflow gives at once
 
 
 @dataclass
@@ -97,14 +98,17 @@ def sync(
             with no_garbage_collection():
                 ids = [one.experiment_id for one in selected]
                 return Synced(Copied(runs=sum(1 for _ in run_pages(client, ids, view=ViewType.ALL))))
-        copying = _Sync(client, connect(target, create=True), selected, place)
-        return copying.run(whole=not experiments, dry_run=dry_run, bar=bar)
+        try:
+            copying = _Sync(client, connect(target, create=True), selected, place)
+            return copying.run(whole=not experiments, dry_run=dry_run, bar=bar)
+        except STORE_ERRORS as error:
+            raise RunError(f"{without_password(first_line(error))}; the same command goes on later") from error
 
 
 @contextmanager
 def _locked(target: str) -> Iterator[Path]:
     """Keep other processes of this machine from copying to the same store; gives a folder, empty at first."""
-    name = hashlib.sha256(without_password(target).encode()).hexdigest()[:16]
+    name = hashlib.sha256(repr(place_of(target)).encode()).hexdigest()[:16]
     place = cache_folder() / "sync" / name
     place.mkdir(parents=True, exist_ok=True)
     try:
@@ -119,7 +123,7 @@ def _locked(target: str) -> Iterator[Path]:
 
 
 def _selected(client: MlflowClient, names: Sequence[str]) -> list[Experiment]:
-    stored = {one.name: one for one in client.search_experiments()}
+    stored = {one.name: one for one in client.search_experiments(max_results=MOST)}
     for name in names:
         if name not in stored:
             raise unknown("experiment", name, stored)
@@ -136,23 +140,27 @@ class _Sync:
         self.models = ModelCopies(source, target, place)
         self.runs = RunCopies(source, target, self.models, place)
         self.found = Synced(self.runs.copied)
-        self._known = {one.name: one for one in target.search_experiments(ViewType.ALL)}
+        self._known = {one.name: one for one in target.search_experiments(ViewType.ALL, max_results=MOST)}
         self._ids: dict[str, str] = {}  # of the target's experiments, by those of the source
 
     def run(self, *, whole: bool, dry_run: bool, bar: Bar) -> Synced:
         """Look for what is missing, and copy it."""
-        with no_garbage_collection(), ThreadPoolExecutor(AT_ONCE) as pool:
+        with no_garbage_collection():
             runs = self._find_runs()
             by_id = {run.info.run_id: run for run in runs}
             models = list(model_pages(self.source, [one.experiment_id for one in self.experiments]))
             self.models.find([one.experiment_id for one in self._known.values()])
+        with ThreadPoolExecutor(AT_ONCE) as pool:
             of_run: dict[str | None, list[LoggedModel]] = {}
             for model in models:
                 of_run.setdefault(model.source_run_id, []).append(model)
             here = [run for run in runs if not self.runs.comes_from_elsewhere(run)]
 
             def is_missing(run: Run) -> bool:
-                return not self.runs.is_complete(run, self._parent(run, by_id), of_run.get(run.info.run_id, ()))
+                try:
+                    return not self.runs.is_complete(run, self._parent(run, by_id), of_run.get(run.info.run_id, ()))
+                except STORE_ERRORS:  # artifacts that cannot be listed: said when they are copied
+                    return True
 
             missing = [run for run, is_new in zip(here, pool.map(is_missing, here), strict=True) if is_new]
             self.found.there, self.found.unchanged = len(runs) - len(here), len(here) - len(missing)

@@ -87,3 +87,12 @@ def test_import_is_silent_and_late():
     )
     done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_pool_gives_its_episodes_again():
+    """A pool of one has the same images each time."""
+    drawn = taskset(numbered([12, 15, 13, 14]), ways=3, images_per_class=6, num_tasks=1)
+    first, labels = drawn.sample()
+    for again, same in (drawn.sample(), drawn.sample()):
+        assert torch.equal(first, again)
+        assert torch.equal(labels, same)

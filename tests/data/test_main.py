@@ -112,3 +112,44 @@ def test_help_and_list_import_no_torch(arguments):
     )
     assert done.returncode == 0, done.stderr
     assert "show" in done.stdout or "digits" in done.stdout
+
+
+def test_a_large_folder_is_shown_from_its_file_which_can_be_removed(tmp_path, monkeypatch, capsys):
+    """30 images of 3x128x128 are 1.5 MB, more than 1 MiB."""
+    monkeypatch.setenv("ARELU_META_CACHE", str(tmp_path / "cache"))
+    for label in "ab":
+        (tmp_path / "photos" / label).mkdir(parents=True)
+        for number in range(15):
+            Image.new("RGB", (128, 128), (number, 0, 9)).save(tmp_path / "photos" / label / f"{number}.png")
+    arguments = ["show", str(tmp_path / "photos"), "--out", str(tmp_path / "sheet.png")]
+    assert main(arguments) == 0
+    assert "cache" not in capsys.readouterr().out
+    assert main([*arguments, "--image-memory", "1"]) == 0
+    captured = capsys.readouterr()
+    (file,) = (tmp_path / "cache" / "images").glob("*.npy")
+    assert f"30 of 3x128x128, 1.5 MB, in {file}, decoded" in captured.out
+    assert "decode 1/1  30 of 30 images" in captured.err
+    assert main(["cache"]) == 0
+    listed = capsys.readouterr().out
+    assert str(file) in listed
+    assert "1.5 MB  in 1 files" in listed
+    assert main(["cache", "--remove", "--unused-days", "2"]) == 0
+    assert file.exists()
+    assert main(["cache", "--remove"]) == 0
+    assert "removed 1 files" in capsys.readouterr().out
+    assert not file.exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["cache", "--remove", "--unused-days", "-1"], "--unused-days is -1; give 0 or more"),
+        (["cache", "--unused-days", "3"], "--unused-days says what is removed; add --remove"),
+        (["show", "digits", "--image-memory", "-5"], "--image-memory is -5; give a number of MiB, or 0"),
+    ],
+)
+def test_wrong_flags_are_one_line(arguments, message, capsys):
+    assert main(arguments) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1

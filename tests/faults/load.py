@@ -33,6 +33,10 @@ CALLS = {
     "compare --dry-run": "from arelu_meta.compare import main; main(['tiny.toml', '--dry-run'])",
     "results()": f"import arelu_meta; assert len(arelu_meta.results('tiny')) == {len(ARMS) * SEEDS}",
     "compare, all cells done, with its report": "from arelu_meta.compare import main; assert main(['tiny.toml']) == 0",
+    "judge, 4,500 runs": (
+        "from arelu_meta.judge import main; "
+        "main(['tiny', '--arm', 'param:activation', '--seed', 'param:seed', '--metric', 'test/accuracy'])"
+    ),
     "store show": "from arelu_meta.store.__main__ import main; assert main(['show']) == 0",
     "store flush": "from arelu_meta.store.__main__ import main; assert main(['flush']) == 0",
     "looking for runs whose process is gone": "from arelu_meta.store.settling import settle_runs; settle_runs('tiny')",
@@ -59,7 +63,7 @@ def make_store(folder: Path) -> None:
             (RUNS - 4000 - len(ARMS) * SEEDS) // 4 + 1
         )
         for number, experiment_id in enumerate(experiments):
-            copy.other(experiment_id, status="FAILED" if number % 50 == 0 else "FINISHED")
+            copy.other(experiment_id, number, status="FAILED" if number % 50 == 0 else "FINISHED")
         database.commit()
         (count,) = database.execute("SELECT COUNT(*) FROM runs").fetchone()
         assert count >= RUNS, count
@@ -83,13 +87,14 @@ class Copies:
         several = {row["key"] for row in self.tables["metrics"][1] if row["step"]}
         self.curves = [row for row in self.tables["metrics"][1] if row["key"] in several and row["step"] < 2]
 
-    def insert(self, replaced: dict[str, str], tags: dict[str, str], *, points: int = 0) -> str:
-        """Add a run: columns of `runs` and tags that differ from the template's; metrics with so many more points."""
+    def insert(self, replaced: dict[str, str], tags: dict[str, str], params: dict[str, str], *, points: int = 0) -> str:
+        """Add a run: columns of `runs`, tags and params unlike the template's; metrics with so many more points."""
         run_id = uuid.uuid4().hex
         for table, (columns, rows) in self.tables.items():
             copies = [{**row, "run_uuid": run_id, **(replaced if table == "runs" else {})} for row in rows]
-            if table == "tags":
-                copies = [{**row, "value": tags.get(row["key"], row["value"])} for row in copies]
+            if table in ("tags", "params"):
+                other = tags if table == "tags" else params
+                copies = [{**row, "value": other.get(row["key"], row["value"])} for row in copies]
             if table == "metrics":
                 more = range(1000, 1000 + points)
                 copies += [{**row, "run_uuid": run_id, "step": step} for row in self.curves for step in more]
@@ -104,13 +109,15 @@ class Copies:
         shutil.copy(self.artifacts / "test_episodes.csv", place)
         values = json.dumps({**cell.values, "seed": cell.spec.seed})
         tags = {"spec_hash": cell.spec.identity, "comparison.cell": values}
-        self.insert({"artifact_uri": place.as_uri()}, tags, points=POINTS)
+        params = {"activation": str(cell.values["activation"]), "seed": str(cell.spec.seed)}
+        self.insert({"artifact_uri": place.as_uri()}, tags, params, points=POINTS)
 
-    def other(self, experiment_id: int, *, status: str) -> None:
+    def other(self, experiment_id: int, number: int, *, status: str) -> None:
         """Add a run of other settings, below a parent run that is none of the comparison's."""
         parent = uuid.uuid5(uuid.NAMESPACE_OID, str(experiment_id)).hex
         tags = {"spec_hash": uuid.uuid4().hex, "mlflow.parentRunId": parent}
-        self.insert({"experiment_id": str(experiment_id), "status": status}, tags)
+        params = {"activation": ARMS[number % len(ARMS)], "seed": str(number)}
+        self.insert({"experiment_id": str(experiment_id), "status": status}, tags, params)
 
     def add_experiment(self, name: str) -> int:
         """Add an MLflow experiment; gives its id."""

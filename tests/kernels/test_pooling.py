@@ -43,6 +43,27 @@ def test_equals_torch_episode_by_episode(options, channels_last, monkeypatch):
     torch.testing.assert_close(*third, rtol=1e-11, atol=1e-11)
 
 
+@pytest.mark.parametrize("options", CALLS, ids=str)
+@pytest.mark.parametrize("sides", [(8, 8), (9, 7)])
+def test_without_a_gradient_it_gives_the_numbers_of_torch(options, sides):
+    """NaN passes through, and what does not fill a window is left out."""
+    x = torch.randn(3, 4, 2, *sides, generator=torch.Generator().manual_seed(0))
+    x[0, 0, 0, 0, :4] = torch.tensor([torch.nan, 1.0, torch.inf, -torch.inf])
+    for images in (x, x.movedim(2, -1).contiguous().movedim(-1, 2)):
+        with torch.no_grad(), EpisodeOperations():
+            ours = torch.vmap(lambda episode: F.max_pool2d(episode, **options))(images)
+        theirs = torch.stack([F.max_pool2d(episode, **options) for episode in images])
+        assert torch.equal(ours.nan_to_num(7.5), theirs.nan_to_num(7.5))
+
+
+def test_within_an_inner_loop_without_an_outer_gradient_it_is_differentiated():
+    """The largest of each window has slope 1, all others 0, though `no_grad` surrounds it."""
+    image = torch.arange(16.0).view(1, 1, 1, 4, 4)
+    with torch.no_grad(), EpisodeOperations():
+        slopes = torch.vmap(torch.func.grad(lambda episode: F.max_pool2d(episode, 2).sum()))(image)
+    assert slopes.flatten().nonzero().flatten().tolist() == [5, 7, 13, 15]
+
+
 def test_pick_is_the_transpose_of_spread():
     """<spread n, x> = <n, pick x>, also where windows overlap."""
     window = PoolWindow((3, 3), (2, 2))

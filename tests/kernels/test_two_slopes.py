@@ -118,6 +118,16 @@ def test_under_vmap_every_episode_has_its_own_slope():
     torch.testing.assert_close(out, torch.where(x < 0, negative[:, None], 2.0) * x)
 
 
+def test_without_a_gradient_every_episode_has_the_numbers_of_the_formula():
+    x = torch.randn(3, 1000, generator=torch.Generator().manual_seed(0))
+    x[:, :4] = torch.tensor([torch.nan, torch.inf, -torch.inf, 0.0])
+    negative, positive = torch.tensor([0.3, -0.2, 0.0]), torch.tensor([1.7, 1.1, 0.9])
+    with torch.no_grad():
+        ours = torch.vmap(two_slopes)(x, negative, positive)
+    formula = x * torch.where(x < 0, negative[:, None], positive[:, None])
+    assert torch.equal(ours.nan_to_num(7.5), formula.nan_to_num(7.5))
+
+
 def test_other_cases_go_by_the_formula():
     small, strided = torch.randn(4, requires_grad=True), torch.randn(WORTHWHILE, 2, requires_grad=True)[:, 0]
     half = torch.randn(WORTHWHILE, dtype=torch.bfloat16, requires_grad=True)

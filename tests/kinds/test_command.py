@@ -1,5 +1,6 @@
 """Flags of the commands that run one kind, over task files."""
 
+import gc
 import shlex
 from pathlib import Path
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import pytest
 
 from arelu_meta.errors import InputError
+from arelu_meta.kinds import command
 from arelu_meta.kinds.command import read_flags, repeating_command
 from arelu_meta.kinds.execution import EpisodeExecution, Execution
 
@@ -192,3 +194,9 @@ def test_the_command_that_repeats_a_run_gives_its_spec(kind: str, words: str):
 def test_a_task_file_of_ones_own_has_no_such_command():
     spec = parse("--task", "digits")[0]
     assert repeating_command(spec.model_copy(update={"task": "my_own"})) == ""
+
+
+def test_garbage_is_collected_again_once_all_is_imported():
+    with command._collecting_later():
+        assert not gc.isenabled()
+    assert gc.isenabled()

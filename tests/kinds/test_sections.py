@@ -1,5 +1,6 @@
 import hashlib
 import json
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -287,3 +288,39 @@ def test_augmentations_of_masks_are_refused_where_there_are_none(make):
 def test_augmentations_that_move_no_masks_are_refused_where_there_are_some():
     with pytest.raises(InputError, match="augment 'shift' is not for this kind of run; use none or affine"):
         segment_spec(training={"augment": "shift"})
+
+
+def test_augmentation_that_came_later_leaves_identities_as_they_were():
+    """The hash of a classification run, made here anew without what came later."""
+    spec = ClassifySpec(task="mine", data={"dataset": "digits"})
+    content = json.loads(spec.model_dump_json())
+    del content["summary"], content["data"]["split_seed"], content["network"]["init"]
+    later = {"crop_scale": (0.5, 1.0), "randaugment": (2, 9), "color_jitter": (0.4, 0.4, 0.4), "random_erasing": 0.25}
+    later |= {"mixup": 0.2, "cutmix": 1.0}
+    for name, value in later.items():
+        del content["training"][name]
+        changed = ClassifySpec(task="mine", data={"dataset": "digits"}, training={name: value})
+        assert changed.identity != spec.identity
+    assert spec.identity == hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"crop_scale": (0.9, 0.5)}, "`crop_scale` 0.9 0.5 must be two, the lower one first"),
+        ({"crop_scale": (0.9,)}, "`crop_scale` 0.9 must be two"),
+        ({"randaugment": (2,)}, "`randaugment` 2 must be operations and level, such as 2 9"),
+        ({"color_jitter": (0.4, 0.4)}, "`color_jitter` 0.4 0.4 must be brightness, contrast, saturation"),
+        ({"color_jitter": (0.4, 0.4, 0.4, 0.7)}, "maybe a hue of at most 0.5"),
+    ],
+)
+def test_augmentation_out_of_range(settings: dict[str, Any], message: str):
+    with pytest.raises(InputError, match=re.escape(message)):
+        ClassifySpec(task="mine", data={"dataset": "digits"}, training=settings)
+
+
+@pytest.mark.parametrize("name", ["randaugment", "color_jitter", "random_erasing", "mixup", "cutmix"])
+def test_segmentation_has_no_augmentation_that_leaves_masks_behind(name: str):
+    values = {"randaugment": (2, 9), "color_jitter": (0.4, 0.4, 0.4)}
+    with pytest.raises(InputError, match=f"`{name}` is for classes and does not move masks"):
+        SegmentSpec(task="mine", data={"dataset": "phantom"}, training={name: values.get(name, 0.2)})

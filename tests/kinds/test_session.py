@@ -12,8 +12,11 @@ import torch
 
 import arelu_meta
 from arelu_meta import classify, maml
+from arelu_meta.data import splits
 from arelu_meta.data.imageset import ImageSet
+from arelu_meta.data.rows import HostImages, ImageRows
 from arelu_meta.errors import InputError, RunError
+from arelu_meta.kinds import session
 from arelu_meta.kinds.classify.spec import ClassifySpec
 from arelu_meta.kinds.execution import Execution
 from arelu_meta.kinds.few_shot.spec import EpisodeInputSection
@@ -191,3 +194,20 @@ def test_sets_of_torchvision_are_read_at_the_size_that_images_are_to_have():
     options = {**section.dataset_options, "image_size": 24}
     assert reader_options(section.model_copy(update={"dataset_options": options}), 20)["image_size"] == 24
     assert reader_options(DataSection(dataset="digits"), 20) == {}
+
+
+@pytest.mark.parametrize(
+    ("keep", "free", "stays"),
+    [("auto", 1000, True), ("auto", 4000, False), ("cpu", 4000, True), ("device", 0, False)],
+)
+def test_images_that_do_not_fit_the_device_stay_in_host_memory(monkeypatch, keep: str, free: int, stays: bool):
+    """20 images of 1x8x8 are 1,280 bytes, for which half of the free memory is meant; `meta` stands for a GPU."""
+    images = ImageSet("x", torch.zeros(20, 1, 8, 8, dtype=torch.uint8), torch.arange(20) % 2, ("a", "b"))
+    monkeypatch.setattr(session, "free_memory", lambda _device: free)
+    split = session.to_device(splits.by_image(images), torch.device("meta"), Execution(keep=keep))
+    for part in (split.train, split.validation, split.test):
+        assert part.device.type == "meta"
+        assert isinstance(part.images, ImageRows) == stays
+        if isinstance(part.images, ImageRows):
+            assert isinstance(part.images.source, HostImages)
+            assert part.images.source.images.device.type == "cpu"

@@ -8,7 +8,14 @@ from torch import nn
 
 from arelu_meta.data.imageset import ImageSet
 from arelu_meta.errors import InputError
-from arelu_meta.pretrained.networks import build_network, declared_inputs, find_model, of_weights, published_size
+from arelu_meta.pretrained.networks import (
+    build_network,
+    declared_inputs,
+    find_model,
+    of_weights,
+    published_crop,
+    published_size,
+)
 from tests.own_parts import TinyNet
 from tests.tiny_networks import Tiny, tiny
 
@@ -121,3 +128,18 @@ def test_the_size_is_that_of_the_weights():
     assert published_size(find_model("regnet_y_16gf"), "IMAGENET1K_SWAG_E2E_V1") == 384
     assert published_size(find_model("regnet_y_16gf")) == 224
     assert published_size(find_model("timm/eva02_small_patch14_336"), "mim_in22k_ft_in1k") == 336
+
+
+@pytest.mark.parametrize(
+    ("name", "share"), [("resnet18", 224 / 256), ("efficientnet_b0", 224 / 256), ("vit_b_16", 224 / 256)]
+)
+def test_the_crop_that_torchvision_evaluates_with(name: str, share: float):
+    """Its reference: resize 256, crop 224 (`ResNet18_Weights.IMAGENET1K_V1` and the others' documentation)."""
+    assert published_crop(nn.Identity(), find_model(name), "IMAGENET1K_V1") == pytest.approx(share)
+
+
+def test_the_crop_that_timm_publishes_and_that_nobody_does():
+    network = nn.Identity()
+    assert published_crop(network, find_model("mnist_conv"), "none") == 1.0
+    network.pretrained_cfg = {"crop_pct": 0.95}
+    assert published_crop(network, find_model("mnist_conv"), "none") == 0.95

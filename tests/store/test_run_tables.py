@@ -5,6 +5,7 @@ import math
 import shutil
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from mlflow import MlflowClient
 
@@ -62,6 +63,17 @@ def test_one_of_several_values(value: str, expected: float):
     )
     assert list(table["metrics.val/loss"]) == [expected]
     assert f"the {value} value counts" in said[0]
+
+
+@pytest.mark.parametrize("arm", ["lr", "tag:model"])
+def test_a_database_is_read_as_mlflow_reads_it(arm: str, monkeypatch: pytest.MonkeyPatch):
+    """The same table, column by column and in the same order."""
+    table, said = runs_of_experiment("plain", arm=arm, metric="val/loss")
+    monkeypatch.setattr(run_tables, "is_database", lambda _client: False)
+    slow, said_slowly = runs_of_experiment("plain", arm=arm, metric="val/loss")
+    pd.testing.assert_frame_equal(table, slow[table.columns])
+    assert set(table) == set(slow)
+    assert said == said_slowly
 
 
 def test_an_arm_may_be_a_tag_and_judgements_are_no_runs():

@@ -165,7 +165,9 @@ def _make(rows: ImageRows, path: Path, bar: progress.Bar) -> None:
         raise OSError(errno.ENOSPC, f"{free / 1e9:.1f} GB are free")
     try:
         with part.open("wb") as file, ThreadPoolExecutor(1) as writer:
-            _write_head(file, rows.shape)
+            count, channels, height, width = rows.shape
+            head = {"descr": "|u1", "fortran_order": False, "shape": (count, height, width, channels)}
+            np.lib.format.write_array_header_1_0(file, head)
             written: Future[None] | None = None
             for images in _decoded(rows, bar):
                 file.write(images.permute(0, 2, 3, 1).contiguous().numpy().data)
@@ -179,12 +181,6 @@ def _make(rows: ImageRows, path: Path, bar: progress.Bar) -> None:
         with suppress(OSError):
             part.unlink()
         raise
-
-
-def _write_head(file: BinaryIO, shape: Sequence[int]) -> None:
-    count, channels, height, width = shape
-    head = {"descr": "|u1", "fortran_order": False, "shape": (count, height, width, channels)}
-    np.lib.format.write_array_header_1_0(file, head)
 
 
 def _data_start(file: BinaryIO, shape: Sequence[int]) -> int:

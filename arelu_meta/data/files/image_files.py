@@ -5,7 +5,7 @@ import json
 import os
 import threading
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from PIL import Image, ImageOps, UnidentifiedImageError
 from torch import Tensor
 
@@ -110,16 +109,12 @@ def find_shape(
     warning says; without both, unequal sizes are an error. The heads of many files are remembered in the cache folder
     until a file changes.
     """
-
-    def build() -> Mapping[str, NDArray[np.generic]]:
-        return {"shape": np.array(_common_shape(paths, image_size, mixed_size))}
-
     if len(paths) < MANY:
-        found = build()["shape"].tolist()
+        grey, height, width, *sizes = _common_shape(paths, image_size, mixed_size)
     else:
         key = f"{FOLDER}/{stamps_digest(paths, stamps, [image_size, mixed_size])[:32]}-shape"
-        found = cached_arrays(key, "2", build)["shape"].tolist()
-    grey, height, width, *sizes = found
+        found = cached_arrays(key, "2", lambda: {"shape": np.array(_common_shape(paths, image_size, mixed_size))})
+        grey, height, width, *sizes = found["shape"].tolist()
     if sizes:
         warnings.warn(
             "images differ in size ({}x{}, {}x{}, ...); ".format(*sizes)

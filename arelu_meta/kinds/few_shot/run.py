@@ -18,6 +18,7 @@ from arelu_meta.console import progress
 from arelu_meta.data.episodes import Episode, EpisodeSampler
 from arelu_meta.data.splits import Split
 from arelu_meta.errors import InputError
+from arelu_meta.kernels.recorded_step import RECORD_AFTER
 from arelu_meta.kinds.execution import EpisodeExecution
 from arelu_meta.kinds.few_shot.checkpoint import MetaTraining, checkpoint_of, restored
 from arelu_meta.kinds.few_shot.measures import MSE
@@ -64,7 +65,8 @@ def run_few_shot(spec: FewShotSpec, execution: EpisodeExecution, bar: progress.B
         learner.prepare(samplers["train"].sample(2, generator(0, "episodes/prepare")))
         learner.observe(images)
         if execution.record_steps:
-            learner.record_steps()
+            long = spec.training.iterations >= 2 * RECORD_AFTER  # recording pays, so it is done at once
+            learner.record_steps(**({"after": 0} if long else {}))
         with open_session(
             spec,
             execution,

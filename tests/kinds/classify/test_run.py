@@ -8,7 +8,7 @@ from torch import nn
 from arelu_meta.data.imageset import ImageSet
 from arelu_meta.errors import DivergedError, InputError
 from arelu_meta.kinds import run
-from arelu_meta.kinds.classify.run import accuracy_on
+from arelu_meta.kinds.classify.run import accuracy_on, prepare
 from arelu_meta.kinds.execution import Execution, TrainingExecution
 from arelu_meta.kinds.session import load_split
 from arelu_meta.store.run_folder import RunFolder
@@ -220,3 +220,18 @@ def test_a_network_that_its_last_step_broke_has_diverged(store_uri):
     assert stored.info.status == "FAILED"
     assert "not finite" in stored.data.tags["diverged"]
     assert "test/accuracy" not in stored.data.metrics
+
+
+def test_all_arms_see_the_same_augmented_and_mixed_batches():
+    """Batches depend on the seed alone, not on the activation or on what was drawn elsewhere."""
+    training = {"augment": "standard", "mixup": 0.2, "cutmix": 1.0, "randaugment": (2, 9), "random_erasing": 0.5}
+    drawn = []
+    for name, seed in (("relu", 0), ("arelu", 0), ("relu", 1)):
+        spec = classify_spec(network={"activation": name}, training=training, seed=seed)
+        torch.manual_seed(len(drawn))
+        prepared = prepare(spec, TrainingExecution(), torch.device("cpu"))
+        drawn.append(next(iter(prepared.trainer.batches)))
+    assert torch.equal(drawn[0][0], drawn[1][0])
+    assert torch.equal(drawn[0][1], drawn[1][1])
+    assert not torch.equal(drawn[0][0], drawn[2][0])
+    assert tuple(drawn[0][1].shape) == (32, 10)

@@ -27,6 +27,7 @@ from arelu_meta.data.imageset import ImageSet
 from arelu_meta.errors import InputError, RunError
 from arelu_meta.kinds import run
 from arelu_meta.kinds.execution import EpisodeExecution, Execution
+from arelu_meta.kinds.few_shot import run as few_shot_run
 from arelu_meta.kinds.few_shot.result import EPISODES, FewShotResult
 from arelu_meta.kinds.few_shot.settings import build_learner
 from arelu_meta.learners.engines.func_engine import OneByOne
@@ -133,6 +134,12 @@ def test_same_seed_same_bits(tiny_spec: SpecMaker, memory: list, activation: str
         {name: values for name, values in tracker.series.items() if not name.endswith("/seconds")} for tracker in memory
     )
     assert first_series == second_series
+
+
+def test_long_trainings_are_recorded_at_once(tiny_spec: SpecMaker, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(few_shot_run, "RECORD_AFTER", 2)
+    short, long = (run(tiny_spec(training={"iterations": count}), EpisodeExecution(device="cpu")) for count in (3, 4))
+    assert short.recording_seconds == 0 < long.recording_seconds
 
 
 def test_recorded_steps_give_the_same_bits(tiny_spec: SpecMaker, memory: list, monkeypatch: pytest.MonkeyPatch):

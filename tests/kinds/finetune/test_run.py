@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 from mlflow import MlflowClient
+from PIL import Image
 from safetensors import safe_open
 
 from arelu_meta import data
@@ -165,3 +166,44 @@ def test_a_part_of_the_set_is_what_is_trained_and_tested_on():
     part, _ = prepare(finetune_spec(data={"dataset": NEGATIVE, "split": "auto", "limit_train": 50, "limit_test": 20}))
     assert len(whole.train) > 50 == len(part.train)
     assert len(part.validation) == len(part.test) == 20
+
+
+@pytest.mark.usefixtures("store", "no_model")
+def test_wherever_images_wait_the_run_is_the_same_bit_for_bit(tmp_path, monkeypatch):
+    """90 photographs of 3x64x64 are 1.1 MB: in memory, beyond 1 MiB decoded to a file, and kept in host memory."""
+    monkeypatch.setenv("ARELU_META_CACHE", str(tmp_path / "cache"))
+    random = np.random.default_rng(0)
+    for label in ("ant", "bee"):
+        (tmp_path / "photos" / label).mkdir(parents=True)
+        for number in range(45):
+            pixels = random.integers(0, 256, (64, 64, 3), dtype=np.uint8)
+            Image.fromarray(pixels).save(tmp_path / "photos" / label / f"{number}.png")
+    training = {"epochs": 2, "augment": "standard", "mixup": 0.2, "cutmix": 1.0, "randaugment": (1, 9)}
+    training |= {"color_jitter": (0.4, 0.4, 0.4, 0.1), "random_erasing": 0.25}
+    spec = finetune_spec(data={"dataset": str(tmp_path / "photos")}, training=training)
+    results = [run(spec, Execution(**how)) for how in ({}, {"image_memory": 1}, {"keep": "cpu"})]
+    assert len(list((tmp_path / "cache" / "images").glob("photos-*.npy"))) == 1
+    for other in results[1:]:
+        same_weights(results[0].network, other.network)
+        assert np.array_equal(results[0].logits, other.logits)
+    plain = run(finetune_spec(data={"dataset": str(tmp_path / "photos")}, training={"epochs": 2}))
+    assert not np.array_equal(plain.logits, results[0].logits)
+
+
+@pytest.mark.parametrize(("given", "size"), [(0.5, 16), (1.0, 8)])
+def test_the_centre_is_cut_out_as_it_is_when_networks_are_published(given: float, size: int):
+    """Images of 28 pixels brought to 8: scaled to 16 and the inner 8 taken, or scaled to 8."""
+    spec = finetune_spec(input={"image_size": 8, "crop_pct": given})
+    split, assembled = prepare(spec)
+    assert assembled.inputs.crop_pct == given
+    raw = data.load(NEGATIVE).images[split.indices["test"]].expand(-1, 3, -1, -1).float()
+    scaled = torch.nn.functional.interpolate(raw, size=(size, size), mode="bilinear", antialias=True).round()
+    edge = (size - 8) // 2
+    wanted = scaled[:, :, edge : edge + 8, edge : edge + 8]
+    assert torch.equal(split.test.images.float(), wanted)
+    assert (spec.identity == finetune_spec(input={"image_size": 8}).identity) == (given == 1.0)
+
+
+def test_a_crop_of_a_crop_is_refused():
+    with pytest.raises(InputError, match="`crop_pct` scales before it cuts"):
+        finetune_spec(input={"crop_pct": 0.9, "resize": "crop"})
