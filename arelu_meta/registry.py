@@ -21,9 +21,11 @@ class Entry:
     """A named part: where its implementation is, and one line on what it is."""
 
     name: str
+    """what it is asked for by"""
     target: str | Callable[..., Any]
     """the implementation, or its place as package.module:attribute, imported when it is first used"""
     summary: str = ""
+    """one line on what it is, for lists"""
     origin: str = field(default="", kw_only=True)
     """the distribution and its version, where it is an entry point of another package"""
 

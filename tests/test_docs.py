@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shutil
+import sys
 import tomllib
 from pathlib import Path
 
@@ -132,6 +133,7 @@ def test_extending(tmp_path, monkeypatch, capsys, python, root, new_store):
     shutil.copy(new_store, tmp_path / "mlflow.db")
     (tmp_path / "mine.py").write_text(blocks("extending.md", "python")[0])
     monkeypatch.syspath_prepend(tmp_path)
+    sys.modules.pop("mine", None)  # of another page
     names = execute("extending.md")
     written = capsys.readouterr().out
     assert written.startswith("tensor([0, 1, 2])\n")

@@ -46,7 +46,7 @@ def stop_when_parsed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
         Path(folder).mkdir()
     Path("mine.py").write_text("\n".join(blocks("extending.md", "python")[:1]) + "\nHalfSure = Cautious\n")
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.delitem(sys.modules, "mine", raising=False)
+    sys.modules.pop("mine", None)  # of another page
 
 
 @pytest.mark.parametrize("line", [line for line in COMMANDS if not any(re.search(left, line) for left in LEFT_OUT)])

@@ -43,7 +43,7 @@ def test_own_activation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys:
 
     (tmp_path / "mine.py").write_text(blocks("tutorials/own_activation.md", "python")[0])
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.delitem(sys.modules, "mine", raising=False)
+    sys.modules.pop("mine", None)  # of another page
     monkeypatch.chdir(tmp_path)
     execute("tutorials/own_activation.md")
     assert capsys.readouterr().out == "17 call sites, each with a slope of its own\n"
@@ -99,15 +99,14 @@ def test_surgery(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[
     assert "ResNet: 17 sites to arelu" in capsys.readouterr().out
 
 
-def test_meta_learning():
+def test_meta_learning(capsys: pytest.CaptureFixture[str]):
     """Under vmap torch's layer norm has another gradient than in a loop: the page prints both."""
     from arelu_meta import learners
 
     names = execute("meta_learning.md", learners=learners, network=torch.nn.Linear(3, 2))
-    looped, vectorised = (
-        torch.autograd.grad(names[way], names["weight"], retain_graph=True)[0] for way in ("looped", "vectorised")
-    )
-    assert not torch.allclose(looped, vectorised)
+    looped, vectorised = map(float, capsys.readouterr().out.split())
+    assert abs(looped - vectorised) > 0.01 * looped
+    assert names["learner"].network.out_features == 2
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")  # figures are shown nowhere here
@@ -150,7 +149,7 @@ def formulas(x: Tensor, upstream: Tensor, alpha: float, beta: float, base: str) 
     own = (x >= 0).double() if base == "relu" else 1 - x.tanh() ** 2
     inside = float(0.01 <= alpha <= 0.99)
     return {
-        "x": upstream * (own + torch.where(x < 0, bounded, sigma)),
+        "x": upstream * (own + torch.full_like(x, sigma).masked_fill(x < 0, bounded)),
         "alpha": inside * (upstream * x)[x < 0].sum(),
         "beta": sigma * (1 - sigma) * (upstream * x)[x >= 0].sum(),
     }

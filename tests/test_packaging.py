@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tarfile
 import zipfile
 from pathlib import Path
 
@@ -11,7 +12,10 @@ import pytest
 
 from arelu_meta import __version__
 
-SOURCES = ("arelu_meta", "tasks", "experiments", "setup.cfg", "pyproject.toml", "README.md", "LICENSE")
+SOURCES = (
+    *("arelu_meta", "tasks", "experiments", "setup.cfg", "pyproject.toml", "MANIFEST.in", "README.md", "LICENSE"),
+    *("CHANGELOG.md", "CITATION.cff"),
+)
 TINY = [
     "--iterations",
     "1",
@@ -30,25 +34,36 @@ TINY = [
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory, root: Path) -> Path:
-    """Built from a copy: setuptools leaves folders behind."""
+    """Built from the source archive, and that from a copy: setuptools leaves folders behind."""
     source, out = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
     for name in SOURCES:
         if (root / name).is_dir():
             shutil.copytree(root / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
         else:
             shutil.copy(root / name, source / name)
-    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(out), str(source)]
+    (source / "tests").mkdir()
+    (source / "tests" / "test_it.py").write_text("")
+    command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(out), str(source)]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     (built,) = out.glob("*.whl")
     return built
 
 
+def test_the_source_archive_holds_what_the_wheel_needs_and_no_tests(wheel: Path):
+    """That the wheel was built from it shows the rest."""
+    (archive,) = wheel.parent.glob("*.tar.gz")
+    with tarfile.open(archive) as files:
+        inside = {name.partition("/")[2] for name in files.getnames()}
+    assert {"tasks/digits.toml", "experiments/maml_digits.toml", "CHANGELOG.md", "CITATION.cff", "LICENSE"} <= inside
+    assert [name for name in inside if name.startswith("tests")] == []
+
+
 @pytest.fixture(scope="module")
 def unpacked(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("unpacked")
     with zipfile.ZipFile(wheel) as archive:
-        archive.extractall(folder)
+        archive.extractall(folder)  # noqa: S202  (a zip of ours)
     return folder
 
 

@@ -1,5 +1,6 @@
 """The names a notebook starts from: pinned, importable without torch, and documented where they are called."""
 
+import dataclasses
 import importlib
 import inspect
 import re
@@ -72,6 +73,26 @@ def test_every_public_name_is_documented_where_it_is_called(package: str, name: 
         described = re.findall(r"^ +\**(\w+)(?: \([^)]*\))?:", text.partition("Args:")[2], re.MULTILINE)
         assert set(parameters) <= set(described)
         assert (">>> " in text) != (name in WITHOUT_EXAMPLE.split())
+
+
+@pytest.mark.parametrize(("package", "name"), NAMES)
+def test_fields_and_methods_of_public_classes_are_documented(package: str, name: str):
+    """Of a dataclass each field, in its docstring or below it; of each method a sentence that names its parameters."""
+    thing = getattr(importlib.import_module(package), name)
+    if not inspect.isclass(thing):
+        return
+    text = inspect.getdoc(thing) or ""
+    if dataclasses.is_dataclass(thing):
+        code = "".join(inspect.getsource(base) for base in thing.__mro__ if dataclasses.is_dataclass(base))
+        below = set(re.findall(r'^    (\w+):[^\n]*\n    """', code, re.MULTILINE))
+        named = set(re.findall(r"\w+", text))
+        assert {field.name for field in dataclasses.fields(thing)} - below - named == set()
+    for method, value in vars(thing).items():
+        function = getattr(value, "__func__", value)
+        if method.startswith("_") or not inspect.isfunction(function):
+            continue
+        said = inspect.getdoc(function) or inspect.getdoc(getattr(thing, method)) or ""
+        assert set(inspect.signature(function).parameters) - {"self", "cls"} <= set(re.findall(r"\w+", said)), method
 
 
 def undescribed(model: type[BaseModel]) -> set[str]:

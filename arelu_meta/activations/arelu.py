@@ -103,5 +103,5 @@ class AReLU(SlopeParameters):
         return 1 + torch.sigmoid(self.beta)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Apply AReLU element by element."""
+        """Apply AReLU to x element by element."""
         return two_slopes(x, self.negative_slope, self.positive_slope)

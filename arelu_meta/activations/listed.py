@@ -21,8 +21,11 @@ class ActivationEntry(Entry):
     """
 
     parameters: int = 0
+    """trainable numbers of a layer"""
     group: Group = "own"
+    """where it stands in lists: the paper's, a control, one's own, ..."""
     source: str = ""
+    """publication it comes from"""
     per_channel: bool = False
     """whether a layer has numbers for each of its channels; `parameters` are then those of one channel"""
     options: Mapping[str, Any] = field(default_factory=dict)

@@ -40,6 +40,7 @@ class Arm:
     """One arm in one setting."""
 
     name: str
+    """Its value on the axis that is compared."""
     setting: AxisSetting
     results: pd.Series
     """The metric by seed, NaN where a run finished without a number."""
@@ -52,12 +53,15 @@ class Arm:
     median: float
     """Of all results, failed or not; so are the next two."""
     interquartile_mean: float
+    """Mean of the middle half."""
     best: float
     """As papers print it."""
     estimate: Estimate
     """Mean of these values."""
     sd: float
+    """Standard deviation of these values."""
     seconds: float
+    """Mean time of a run."""
     published: Mapping[SourceKey, float]
     """By source: protocols are never mixed."""
     other_metrics: Mapping[str, Estimate] = field(default_factory=dict)
@@ -100,8 +104,10 @@ class ArmComparison:
 
     setting: AxisSetting
     matched: bool
+    """Whether each arm has the setting of its own choice."""
     arms: tuple[Arm, ...]
     baseline: str
+    """Name of the arm that all others are tested against."""
     unit: str = "seed"
     """What a value of an arm is of: a seed, or a split with its seeds averaged."""
 
@@ -145,8 +151,10 @@ class Analysis:
     """Everything concluded: the comparisons at fixed settings, and those with settings matched on validation."""
 
     findings: Findings
+    """What was analysed."""
     fixed: tuple[ArmComparison, ...]
     matched: tuple[ArmComparison, ...]
+    """Comparisons of arms at settings of their own; empty where there was no choice."""
     speeds: tuple["Analysis", ...] = ()
     """The same comparisons by each measure of speed among the other metrics."""
 

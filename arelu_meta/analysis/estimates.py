@@ -28,13 +28,20 @@ class Estimate:
 
     mean: float
     low: float
+    """Lower end."""
     high: float
+    """Upper end."""
     n: int
+    """Observations."""
     cut: bool = False
     """Whether an end lay beyond what is possible and was put at the limit."""
 
     def within(self, lowest: float, highest: float) -> "Estimate":
         """Cut the interval where nothing can be: the truth is inside, so it covers as often as before.
+
+        Args:
+            lowest: the least that is possible.
+            highest: the most that is possible.
 
         >>> Estimate(97.0, 91.0, 103.0, 5).within(0.0, 100.0)
         Estimate(mean=97.0, low=91.0, high=100.0, n=5, cut=True)
@@ -135,6 +142,7 @@ class PairedDifference:
     estimate: Estimate
     """Mean difference with Student's t interval; its ends are NaN with one seed, and where differences do not vary."""
     sd: float
+    """Standard deviation of the differences."""
     p_t: float
     """Paired t test; NaN where the differences do not vary, or there is one."""
     overlap: float = 0.0

@@ -44,6 +44,7 @@ class BackboneEntry(Entry):
     """
 
     source: str = ""
+    """publication it comes from"""
     task: Task | None = "classification"
     side: int = 32
     """pixels that image files of different sizes are resampled to for it, where no size is named"""

@@ -24,7 +24,7 @@ class FeatureNetwork(nn.Module):
         self.network, self.way, self.head = network, way, head
 
     def forward(self, x: Tensor) -> Tensor:
-        """Compute the features; maps (N, d, h, w) are averaged over their places."""
+        """Compute the features of x; maps (N, d, h, w) are averaged over their places."""
         network: Any = self.network
         if self.way == "forward_head":
             features: Tensor = network.forward_head(network.forward_features(x), pre_logits=True)

@@ -71,7 +71,7 @@ class Pool:
         self._workers.clear()
 
     def run(self, jobs: Sequence[Job], overview: "Overview") -> Iterator[CellOutcome]:
-        """Run all jobs and give their outcomes as they end; failed ones, and those of dead workers, are retried."""
+        """Run all jobs, tell `overview`, give outcomes as they end; failed ones, and those of dead workers, again."""
         waiting, retries = deque(jobs), Retries()
         for _ in range(min(self.count, len(jobs))):
             self._workers.append(_Worker(len(self._workers), self._threads))

@@ -90,7 +90,7 @@ class RayCluster:
         self._ray.shutdown()
 
     def run(self, jobs: Sequence[Job], overview: "Overview") -> Iterator[CellOutcome]:
-        """Run all jobs and give their outcomes as they end."""
+        """Run all jobs and give their outcomes as they end, telling `overview`."""
         remote = self._ray.remote(num_cpus=self._cpus, num_gpus=self._gpus, max_retries=MOST_DEATHS - 1)(_run_remotely)
         waiting, retries = list(jobs), Retries()
         if not self._gpus:  # cells that ask for no GPU see all of them

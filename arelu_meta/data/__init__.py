@@ -42,6 +42,7 @@ class DatasetEntry(Entry):
     local: str = ""
     shape: tuple[int, int, int] | None = None
     classes: int = 0
+    """how many classes it has; 0 where that is not known before it is read"""
 
     def takes_root(self) -> bool:
         """Whether its function takes the folder of published sets."""

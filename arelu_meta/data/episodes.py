@@ -118,7 +118,7 @@ class EpisodeSampler:
         return self._by_class[self._starts[ways].unsqueeze(-1) + rows]
 
     def episodes(self, numbers: Tensor) -> Episode:
-        """Gather the images of drawn episodes, (n, ways, shots + queries), onto the set's device and normalise them."""
+        """Gather the images of `numbers`, (n, ways, shots + queries), onto the set's device and normalise them."""
         n, device = len(numbers), self.images.device
         pixels = self.images.pixels(numbers.to(device))  # (n, ways, shots + queries, C, H, W)
         support_x, query_x = pixels[:, :, : self.shots].flatten(1, 2), pixels[:, :, self.shots :].flatten(1, 2)
@@ -135,11 +135,11 @@ class EpisodeSampler:
         )
 
     def sample(self, n: int, random: torch.Generator) -> Episode:
-        """Draw n episodes with their images: a batch on the set's device."""
+        """Draw n episodes with their images by a generator `random`: a batch on the set's device."""
         return self.episodes(self.draw(n, random))
 
     def batch_indices(self, n: int, random: torch.Generator) -> list[list[int]]:
-        """Draw n episodes as lists of image numbers, for `DataLoader(dataset, batch_sampler=...)`.
+        """Draw n episodes by `random` as lists of image numbers, for `DataLoader(dataset, batch_sampler=...)`.
 
         Each batch of the loader is then one episode: `ways` classes after each other, of each `shots` support images,
         then `queries` query images. The dataset must number its images as this sampler's set does.

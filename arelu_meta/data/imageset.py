@@ -242,7 +242,7 @@ class ImageSet:
         return counts
 
     def normalised_like(self, other: "ImageSet") -> "ImageSet":
-        """Use the channel statistics of another set, the training images, for `pixels`."""
+        """Use the channel statistics of `other`, the training images, for `pixels`."""
         mean, std = other.channel_statistics()
         return replace(self, mean=mean, std=tuple(max(deviation, 1e-6) for deviation in std))
 

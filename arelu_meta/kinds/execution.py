@@ -81,14 +81,14 @@ class Execution(Section):
 
     @classmethod
     def of(cls, execution: "Execution") -> Self:
-        """Take over what this kind of run has too, with its defaults for the rest."""
+        """Take over what of `execution` this kind of run has too, with its defaults for the rest."""
         if isinstance(execution, cls):
             return execution
         shared = cls.model_fields.keys() & type(execution).model_fields.keys()
         return cls(**{name: getattr(execution, name) for name in shared})
 
     def run_tags(self, *, threads: int, processes: int, precision: str) -> dict[str, str]:
-        """Give the tags of a run that say how it is carried out; the arguments are what it has in fact."""
+        """Give the tags that say how a run is carried out: with its real `threads`, `processes` and `precision`."""
         values: dict[str, object] = {"threads": threads, "processes": processes, "workers": 1, "precision": precision}
         values |= {name: getattr(self, name) for name in _SETTINGS_IN_TAGS if name in type(self).model_fields}
         values |= {name: True for name in _IN_TAGS_WHERE_SET if getattr(self, name)}

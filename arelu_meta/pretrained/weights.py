@@ -33,8 +33,11 @@ class Weights:
     """Tensors by name, where they came from, and what images they were trained on where the file says so."""
 
     source: str
+    """file, published name or MLflow URI"""
     state: Mapping[str, Tensor] = field(default_factory=dict)
+    """tensors by name"""
     inputs: Inputs | None = None
+    """images they were trained on; None where nobody says"""
 
     @property
     def digest(self) -> str:

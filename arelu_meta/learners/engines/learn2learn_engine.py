@@ -1,7 +1,7 @@
 """The `learn2learn` engine (Arnold et al. 2020, arXiv 2008.12284): episode by episode with its MAML wrapper.
 
-learn2learn 0.2.0 does not build by plain pip on Python 3.11 and holds numpy below 2, so it is an extra; `make setup`
-installs it.
+learn2learn 0.2.0 does not build by plain pip, and its requirement qpth, which it can do without, holds numpy below 2;
+`make setup` builds it without qpth.
 """
 
 import contextlib
