@@ -77,6 +77,7 @@ ACROSS = {
     "faults/test_record.py": "what long trials keep of their attempts",
     "faults/test_page.py": "the page that long trials write",
     "faults/test_stored.py": "what long trials compare stores by",
+    "faults/test_stored_rows.py": "what trials of `store sync` compare stores by",
     "faults/test_mutants.py": "damaged files of every format",
     "faults/test_strange_files.py": "pipes, bombs, links",
     "faults/test_code_in_models.py": "models, runs and tasks with code in them",
