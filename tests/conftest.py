@@ -151,6 +151,18 @@ def python(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
 
 
 @pytest.fixture
+def blank_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make the figures of runs, but store a picture of one pixel: drawing them takes more than half of a tiny run.
+
+    `tests/kinds/test_contract.py` draws those of every kind.
+    """
+    from matplotlib.figure import Figure
+    from PIL import Image
+
+    monkeypatch.setattr(Figure, "savefig", lambda _figure, file, **_: Image.new("1", (1, 1)).save(file, format="PNG"))
+
+
+@pytest.fixture
 def hangups_heard() -> Iterator[None]:
     """Do not ignore SIGHUP, as a suite does that was started by nohup."""
     before = signal.signal(signal.SIGHUP, signal.SIG_DFL)

@@ -13,7 +13,7 @@ from tests.supervised_runs import artifacts, interrupted_after, no_model, same_w
 from tests.tiny_images import DIGITS, DISCS, NEGATIVE
 from tests.tiny_runs import MLFLOW_WARNINGS, metric_history
 
-pytestmark = MLFLOW_WARNINGS
+pytestmark = [MLFLOW_WARNINGS, pytest.mark.usefixtures("blank_figures")]
 __all__ = ["no_model"]  # a fixture
 RESUME = Execution(resume=True)
 DOMAINS = DomainsSection(source=DIGITS, target=NEGATIVE)
