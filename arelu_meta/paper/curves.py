@@ -57,7 +57,7 @@ def learned_curves(runs: Finished, _root: str | None) -> Figure:
         (layer.replace(".", "_"), activations.build("arelu", alpha=alpha, beta=last["beta"][layer]))
         for layer, alpha in last["alpha"].items()
     ]
-    title = f"learned AReLU by layer (means of n = {len(runs.runs)} seeds; shaded: all that AReLU can be)"
+    title = f"AReLU as learned, by layer (means of n = {len(runs.runs)} seeds)"
     drawn = activation_curves(nn.Sequential(OrderedDict(layers)), title=title)
     if drawn is None:
         raise InputError(f"no layer of {runs.experiment} has an activation to draw")
