@@ -79,6 +79,7 @@ ACROSS = {
     "test_layers.py": "imports point downwards",
     "test_mirror.py": "this",
     "test_packaging.py": "the wheel",
+    "test_paper_page.py": "docs/paper.md, worked out again",
     "test_results.py": "the shipped results, worked out again",
     "test_public_names.py": "what users may call",
 }
