@@ -3,6 +3,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
 import pandas as pd
@@ -12,6 +13,12 @@ RESULTS, PUBLISHED = ROOT / "docs" / "results", ROOT / "experiments" / "publishe
 BEST_RUN = "_best_run"
 BUDGETS = ("5 or more seeds", "2 to 4 seeds", "1 seed", "reduced")
 """What our figure rests on; the first three at the full length of the training."""
+
+
+@cache
+def _read(file: str) -> pd.DataFrame | None:
+    """A file of docs/results, read once; None where there is none."""
+    return pd.read_csv(RESULTS / file) if (RESULTS / file).is_file() else None
 
 
 @dataclass(frozen=True)
@@ -31,8 +38,8 @@ class Source:
     @property
     def runs(self) -> pd.DataFrame | None:
         """The shipped runs; None where none are."""
-        path = RESULTS / f"{self.experiment}_runs.csv"
-        return pd.read_csv(path).assign(**self.fixed) if path.is_file() else None
+        runs = _read(f"{self.experiment}_runs.csv")
+        return None if runs is None else runs.assign(**self.fixed)
 
 
 @dataclass(frozen=True)

@@ -92,6 +92,7 @@ ACROSS = {
     "test_mirror.py": "this",
     "test_packaging.py": "the wheel",
     "test_scripting.py": "what scripts are given by every command",
+    "test_paper_page.py": "docs/paper.md, worked out again",
     "test_results.py": "the shipped results, worked out again",
     "test_public_names.py": "what users may call",
 }

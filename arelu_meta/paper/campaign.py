@@ -4,13 +4,14 @@ Seconds of a run are of one thread, from runs in docs/results where there are an
 does not reach is left out from the end: fewer arms before fewer seeds.
 """
 
+import math
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from arelu_meta.comparison.cells import expand, parse_only
+from arelu_meta.comparison.cells import is_same, parse_only
 from arelu_meta.comparison.experiment import read_experiment
 from arelu_meta.errors import unknown
 from arelu_meta.kinds.execution import seed_numbers
@@ -40,10 +41,14 @@ class Step:
 
     @property
     def cells(self) -> int:
-        """Number of its runs."""
-        seeds = seed_numbers(self.seeds) if self.seeds else None
+        """Number of its runs: values that are chosen of every axis, with every seed."""
         experiment, only = read_experiment(self.experiment), parse_only(self.only)
-        return len(expand(experiment, only=only, seeds=seeds, budget=self.budget))
+        seeds = seed_numbers(self.seeds) if self.seeds else experiment.seeds
+        chosen = [
+            sum(axis not in only or any(is_same(value, word) for word in only[axis]) for value in values)
+            for axis, values in experiment.axes.items()
+        ]
+        return math.prod(chosen) * len(seeds)
 
     def words(self) -> list[str]:
         """What follows `python -m arelu_meta.compare`, without workers and data."""

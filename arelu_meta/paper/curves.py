@@ -8,7 +8,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 from torch import nn
 
-from arelu_meta.activations.arelu import AReLU
+from arelu_meta import activations
 from arelu_meta.comparison.parent_run import coordinates
 from arelu_meta.errors import InputError
 from arelu_meta.paper.finished import Finished, by_step
@@ -53,9 +53,15 @@ def learned_curves(runs: Finished, _root: str | None) -> Figure:
         quantity: {layer: by_step(table).iloc[-1].mean() for layer, table in _learned(runs, quantity).items()}
         for quantity in ("alpha", "beta")
     }
-    layers = [(layer.replace(".", "_"), AReLU(last["alpha"][layer], last["beta"][layer])) for layer in last["alpha"]]
-    title = f"learned AReLU by layer (means of n = {len(runs.runs)} seeds; shaded: all that AReLU can be)"
-    return activation_curves(nn.Sequential(OrderedDict(layers)), title=title) or Figure()  # None without activations
+    layers = [
+        (layer.replace(".", "_"), activations.build("arelu", alpha=alpha, beta=last["beta"][layer]))
+        for layer, alpha in last["alpha"].items()
+    ]
+    title = f"AReLU as learned, by layer (means of n = {len(runs.runs)} seeds)"
+    drawn = activation_curves(nn.Sequential(OrderedDict(layers)), title=title)
+    if drawn is None:
+        raise InputError(f"no layer of {runs.experiment} has an activation to draw")
+    return drawn
 
 
 def _learned(runs: Finished, quantity: str) -> dict[str, pd.DataFrame]:

@@ -3,6 +3,7 @@
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pandas as pd
 from matplotlib.axes import Axes
@@ -74,7 +75,8 @@ def curve_panels(
 def _draw_line(axes: Axes, name: str, table: pd.DataFrame, colour: str, dash: str) -> None:
     """Draw the mean over the columns, and their range where there are several."""
     marker = "o" if len(table) < MARKED_BELOW else None
-    shown = {"label": name, "color": colour, "linestyle": dash, "linewidth": 1.3, "marker": marker, "markersize": 3}
+    shown: dict[str, Any] = {"label": name, "color": colour, "linestyle": dash, "linewidth": 1.3}
+    shown |= {"marker": marker, "markersize": 3}
     axes.plot(table.index, table.mean(axis=1), **shown)
     if table.shape[1] > 1:
         axes.fill_between(table.index, table.min(axis=1), table.max(axis=1), color=colour, alpha=0.15, linewidth=0)

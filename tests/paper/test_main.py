@@ -1,0 +1,50 @@
+"""The command `python -m arelu_meta.paper`."""
+
+import pytest
+
+from arelu_meta.paper.__main__ import main
+from arelu_meta.paper.campaign import STEPS
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ("", "the following arguments are required: COMMAND"),
+        ("figures gradcan", "unknown figure 'gradcan'; did you mean 'gradcam'?"),
+        ("steps mamal", "unknown step 'mamal'; did you mean 'maml'?"),
+        ("run maml --hours 0", "--hours 0: must be above 0"),
+        ("run mamal", "unknown step 'mamal'"),
+    ],
+)
+def test_wrong_input_is_one_line(capsys: pytest.CaptureFixture[str], flags: str, message: str):
+    assert main(flags.split()) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert message in captured.err
+    assert captured.err.count("\n") == 1
+
+
+def test_steps_are_listed_with_their_cost(capsys: pytest.CaptureFixture[str]):
+    """920 runs of 21 s are 5.4 hours, 200 of 81 s 4.5."""
+    assert main(["steps", "maml", "first_epoch"]) == 0
+    head, *rows = capsys.readouterr().out.splitlines()
+    assert head.split()[:2] == ["step", "runs"]
+    assert [row.split()[:5] for row in rows] == [
+        ["maml", "200", "81", "4.5", "4.5"],
+        ["first_epoch", "920", "21", "5.4", "9.9"],
+    ]
+
+
+def test_run_hands_its_flags_to_every_step(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    calls: list[tuple[list[str], list[str], float]] = []
+
+    def run(steps, words, hours):
+        calls.append(([step.name for step in steps], words, hours))
+        return ["maml"] if hours < 5 else []
+
+    monkeypatch.setattr("arelu_meta.paper.campaign.run_steps", run)
+    assert main(["run", "--workers", "2", "--data-root", "d", "--shard", "1/2", "--dry-run"]) == 0
+    words = ["--workers", "2", "--threads", "1", "--data-root", "d", "--shard", "1/2", "--dry-run"]
+    assert calls == [([step.name for step in STEPS], words, float("inf"))]
+    assert main(["run", "maml", "--hours", "1"]) == 1
+    assert "not finished: maml; the same command goes on with them" in capsys.readouterr().err
