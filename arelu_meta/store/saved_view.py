@@ -1,8 +1,8 @@
 """Saved views of the MLflow UI: which runs the page of an experiment opens with, how they are grouped, which charts.
 
 The UI keeps a view in a tag of the experiment, in a format of its own that MLflow does not promise: JSON, deflated, in
-base64; since MLflow 3.15 with a name around it, by which the UI lists it. Read and looked at in MLflow 3.13 and 3.17. A
-UI that does not understand it says so and shows what it always shows.
+base64; since MLflow 3.15 with a name around it, by which the UI lists it. Read in MLflow 3.13 and 3.17, looked at in
+3.17. A UI that does not understand it says so and shows what it always shows.
 """
 
 import base64
