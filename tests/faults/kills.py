@@ -268,7 +268,8 @@ def main() -> int:
     finally:
         records = [_record(command, given, log) for command in commands]
         for record in records:
-            write_record(record)
+            if record.tried:
+                write_record(record)
     lost = sum(record.lost for record in records)
     sys.stdout.write(f"what was lost is in {place}\n" if lost else "nothing was lost\n")
     return 1 if lost else 0

@@ -174,6 +174,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _record(rows: list[Row]) -> Record:
     """Put the trials together."""
     lost = [f"{row['command']}, {row['fault']}: {row['wrong'][0][:200]}" for row in rows if row["wrong"]]
+    done = {(row["command"], row["fault"]) for row in rows}
+    missing = [f"{command} {fault}" for fault in FAULTS for command in COMMANDS if (command, fault) not in done]
+    left = [f"not tried: {', '.join(missing)}"] if missing else []
     return Record(
         name="machine",
         promise="Where the machine fails, a command says so in one line, and what was saved stays usable.",
@@ -183,7 +186,7 @@ def _record(rows: list[Row]) -> Record:
         command="python -m tests.faults.machine",
         tried=len(rows),
         lost=len(lost),
-        notes="; ".join([*lost, *history(rows)]),
+        notes="; ".join([*lost, *left, *history(rows)]),
         seconds=sum(row["seconds"] for row in rows),
         commit=tried_at(rows),
     )

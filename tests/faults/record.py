@@ -97,7 +97,7 @@ def history(rows: Sequence[Row]) -> list[str]:
     said = []
     if len(commits) > 1:
         said.append("tried at " + ", ".join(f"{name} ({count})" for name, count in commits.most_common()))
-    before = sum(row["before"] > 0 for row in rows)
+    before = sum(row["before"] > 0 and not row["wrong"] for row in rows)
     if before:
         said.append(f"{before} had lost something, which was mended, and were repeated")
     return said

@@ -246,6 +246,7 @@ def write_records(rows: list[Row], command: str) -> int:
             notes="; ".join(
                 [
                     f"{often}, {compared} of them with compare; Ctrl-C took {longest:.2f} s at most ({loads} cores)",
+                    *(f"lost in trial {row['number']}: {row['wrong'][0][:200]}" for row in rows if row["wrong"]),
                     *history(rows),
                 ]
             ),
