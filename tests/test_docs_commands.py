@@ -9,7 +9,7 @@ import pytest
 from arelu_meta import __main__ as console
 from arelu_meta import kinds, lr_view
 from arelu_meta.console.command_line import Parser
-from tests.pages import PAGES, blocks, commands_of
+from tests.pages import DOCS, PAGES, blocks, commands_of
 
 # Words that stand for something, and what stands for it here.
 STANDS_FOR = {"$SLURM_ARRAY_TASK_ID/8": "1/8"}
@@ -45,6 +45,7 @@ def stop_when_parsed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     for folder in ("my_photos", "my_folder", "folder", "FOLDER"):
         Path(folder).mkdir()
     Path("mine.py").write_text("\n".join(blocks("extending.md", "python")[:1]) + "\nHalfSure = Cautious\n")
+    Path("three_ways.toml").write_text((DOCS.parent / "tasks" / "digits.toml").read_text())
     monkeypatch.syspath_prepend(tmp_path)
     sys.modules.pop("mine", None)  # of another page
 
