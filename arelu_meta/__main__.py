@@ -84,7 +84,7 @@ class _Table(NamedTuple):
     key: str
     title: str
     columns: tuple[str, ...]
-    rows: list[tuple[str, ...]]
+    rows: Sequence[tuple[str, ...]]
     headed: bool = True
 
     def text(self) -> str:

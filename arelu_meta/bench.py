@@ -21,18 +21,7 @@ if TYPE_CHECKING:
 
 def command(argv: Sequence[str] | None = None) -> None:
     """Run the named benchmarks and print each table as it is ready."""
-    listed = "; ".join(f"{entry.name}: {entry.summary}" for entry in benchmarks.entries())
-    parser = command_line.Parser(
-        prog="python -m arelu_meta.bench", description=f"Ours and the peers on identical work. {listed}"
-    )
-    parser.add_argument("names", nargs="+", metavar="NAME", help=f"{', '.join(benchmarks.names())}, or all")
-    parser.add_argument("--data-root", help="folder of the published data sets")
-    parser.add_argument("--count", type=int, metavar="N", help="of folder: photographs [20,000]")
-    parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the tables there as Markdown too")
-    switch = argparse.BooleanOptionalAction
-    parser.add_argument("--track", action=switch, default=True, help="log the figures in MLflow [yes]")
-    parser.add_argument("--profile", action="store_true", help="show what our own way spends its time on")
-    options = parser.parse_args(argv)
+    options = _parser().parse_args(argv)
     if output.wants_json() and options.profile:
         raise InputError("--json has no place for a profile; leave one of the two out")
     if options.markdown and not options.markdown.resolve().parent.is_dir():
@@ -71,6 +60,21 @@ def command(argv: Sequence[str] | None = None) -> None:
                 output.show("", {"machine": machine_facts(), "reports": reports, "run_id": run_id})
         if run_id:
             progress.say(f"MLflow run {run_id}")
+
+
+def _parser() -> command_line.Parser:
+    listed = "; ".join(f"{entry.name}: {entry.summary}" for entry in benchmarks.entries())
+    parser = command_line.Parser(
+        prog="python -m arelu_meta.bench", description=f"Ours and the peers on identical work. {listed}"
+    )
+    parser.add_argument("names", nargs="+", metavar="NAME", help=f"{', '.join(benchmarks.names())}, or all")
+    parser.add_argument("--data-root", help="folder of the published data sets")
+    parser.add_argument("--count", type=int, metavar="N", help="of folder: photographs [20,000]")
+    parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the tables there as Markdown too")
+    switch = argparse.BooleanOptionalAction
+    parser.add_argument("--track", action=switch, default=True, help="log the figures in MLflow [yes]")
+    parser.add_argument("--profile", action="store_true", help="show what our own way spends its time on")
+    return parser
 
 
 def main(argv: Sequence[str] | None = None) -> int:

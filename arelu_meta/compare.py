@@ -44,8 +44,10 @@ def command(argv: Sequence[str] | None = None) -> None:
 
 def _compare(given: argparse.Namespace, words: Sequence[str]) -> None:
     experiment = read_experiment(given.experiment)
-    if given.precision:
-        experiment = _in_format(experiment, given.precision)
+    if given.precision:  # a setting of a run: its cells are others than those without it
+        if PRECISION in experiment.grid:
+            raise InputError(f"{PRECISION} is an axis of {experiment.experiment}; choose by --only, not by --precision")
+        experiment = experiment.model_copy(update={"settings": {**experiment.settings, PRECISION: given.precision}})
     seeds = tuple(seed_numbers(given.seeds)) if given.seeds else None
     cells = expand(experiment, only=parse_only(given.only), seeds=seeds, budget=given.budget)
     if given.register and not experiment.report.validation_metric:
@@ -86,13 +88,6 @@ def _compare(given: argparse.Namespace, words: Sequence[str]) -> None:
         command=shlex.join(["python", "-m", "arelu_meta.compare", *words]),
     )
     _run_and_print(plan, workers, given.register)
-
-
-def _in_format(experiment: Experiment, precision: str) -> Experiment:
-    """Train all cells in a number format, which is a setting of a run: they are others than the cells without it."""
-    if PRECISION in experiment.grid:
-        raise InputError(f"{PRECISION} is an axis of {experiment.experiment}; choose by --only, not by --precision")
-    return experiment.model_copy(update={"settings": {**experiment.settings, PRECISION: precision}})
 
 
 def _check_flags(execution: TrainingExecution, cells: Sequence[Cell]) -> None:

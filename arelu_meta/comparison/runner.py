@@ -11,6 +11,7 @@ from typing import Protocol
 from filelock import FileLock, Timeout
 from mlflow.exceptions import MlflowException
 from mlflow.utils.mlflow_tags import MLFLOW_RUN_NOTE
+from mlflow.utils.validation import MAX_EXPERIMENT_TAG_VAL_LENGTH
 
 from arelu_meta.comparison.cells import Cell, Shard, comparison_hash, expand, shard_of
 from arelu_meta.comparison.collect import collect_findings
@@ -30,7 +31,6 @@ from arelu_meta.reporting.markdown import markdown_note
 from arelu_meta.runtime.machine import process_name
 from arelu_meta.store.grid_images import pictures_of
 from arelu_meta.store.journal import runs_folder
-from arelu_meta.store.saved_view import MOST
 from arelu_meta.store.sending import PROCESS
 from arelu_meta.store.settling import flush, settle_runs
 
@@ -256,8 +256,8 @@ def _report(plan: Plan, parent: ParentRun, missing: tuple[str, ...]) -> Report:
         single = findings.runs if findings.single_runs is None else findings.single_runs
         pictures = {} if single.empty else pictures_of(parent.client, str(single["run_id"].iloc[0]))
         view = experiment_tags(findings, parent.run_id, pictures)
-        if len(note) > MOST:  # the tag of an experiment may be shorter than that of a run
-            note = markdown_note(report, plan.command, run_id=parent.run_id, most=MOST)
+        if len(note) > MAX_EXPERIMENT_TAG_VAL_LENGTH:  # the tag of an experiment may be shorter than that of a run
+            note = markdown_note(report, plan.command, run_id=parent.run_id, most=MAX_EXPERIMENT_TAG_VAL_LENGTH)
         parent.describe_experiment({MLFLOW_RUN_NOTE: note, **view})
     return report
 

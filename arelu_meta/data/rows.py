@@ -128,12 +128,9 @@ class ImageRows:
         """Read images by number, of any shape of numbers: (*index.shape, C, H, W)."""
         index = torch.as_tensor(index)
         images = self.source.read(self.numbers[index.reshape(-1).cpu()])
-        return self._given(images).reshape(*index.shape, *self.shape[1:])
-
-    def _given(self, images: Tensor) -> Tensor:
-        """Bring what was read to the device; to a GPU from pinned memory, without waiting for the copy."""
-        pinned = images.pin_memory() if self.device.type == "cuda" else images
-        return pinned.to(self.device, non_blocking=True)
+        if self.device.type == "cuda":
+            images = images.pin_memory()  # from where the copy need not be waited for
+        return images.to(self.device, non_blocking=True).reshape(*index.shape, *self.shape[1:])
 
     def chunks(self) -> Iterator[Tensor]:
         """Go through all images in order, some at a time."""

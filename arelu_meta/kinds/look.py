@@ -159,7 +159,10 @@ def _test_images(stored: StoredModel, root: str | None) -> ImageSet:
     """Read the images that a run was tested on, as its network takes them."""
     values = stored.spec()
     if values.get("kind") == "segment":
-        return _test_slices(validated(SegmentSpec, values, f"spec.json of run {stored.run_id}"), stored, root)
+        # Volumes are prepared before they are divided.
+        test = read_split(validated(SegmentSpec, values, f"spec.json of run {stored.run_id}"), root).test
+        _check_tested_on(test, stored.run_id)
+        return test
     section = values.get("data") or {"dataset": values["domains"]["target"]}
     images = data.load(section["dataset"], root=root, **section.get("dataset_options", {}))
     numbers = torch.tensor(json.loads(read_artifact(stored.run_id, "split.json"))["test"], dtype=torch.int64)
@@ -172,13 +175,6 @@ def _test_images(stored: StoredModel, root: str | None) -> ImageSet:
     images = fit_images(images.subset(numbers), channels=inputs.channels, image_size=inputs.image_size, resize=resize)
     _check_tested_on(images, stored.run_id)
     return replace(images, mean=inputs.mean, std=inputs.std)
-
-
-def _test_slices(spec: SegmentSpec, stored: StoredModel, root: str | None) -> ImageSet:
-    """Read the slices that a segmentation was tested on: volumes are prepared before they are divided."""
-    test = read_split(spec, root).test
-    _check_tested_on(test, stored.run_id)
-    return test
 
 
 def _check_tested_on(images: ImageSet, run_id: str) -> None:

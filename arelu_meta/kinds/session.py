@@ -124,7 +124,8 @@ def open_session(
         settle_runs(execution.experiment)  # first: where the store cannot be used, no folder is to be left either
     folder = RunFolder(spec)
     folder.create()
-    digest = _data_digest(datasets, split)
+    content = [f"{context}:{images.digest}" for context, images in sorted(datasets.items())]
+    digest = hashlib.sha256("\n".join([*content, split.digest]).encode()).hexdigest()  # and of how they are divided
     with folder.locked() if processes.rank() == 0 else nullcontext():
         checkpoint = _checkpoint(folder, execution, digest) if execution.resume else None
         if checkpoint is not None and not threads_are_given(execution.threads):  # another number rounds otherwise
@@ -145,12 +146,6 @@ def open_session(
                 tracker.log_dataset(images, context=context)
             tracker.log_split(split)
             yield Session(tracker, checkpoint, bar, folder, digest, tags.get(MLFLOW_RUN_NOTE, ""))
-
-
-def _data_digest(datasets: Mapping[str, ImageSet], split: Split) -> str:
-    """Digest of all images of a run and of how they are divided."""
-    content = [f"{context}:{images.digest}" for context, images in sorted(datasets.items())]
-    return hashlib.sha256("\n".join([*content, split.digest]).encode()).hexdigest()
 
 
 def _checkpoint(folder: RunFolder, execution: Execution, digest: str) -> dict[str, Any] | None:

@@ -88,18 +88,15 @@ def run_supervised(
         spec, execution, bar: what the run is, how it is carried out, and how it shows its progress.
         prepared, name, tags: images, trainer and measure of the spec; name and tags of the MLflow run.
         shape, crop_pct: how the images were brought to their shape, as is stored with the network.
-        layers: whether statistics of layers are measured after each epoch: `drawn` in a figure, or `logged` as well.
-        keep_model: whether the network is stored.
+        layers, keep_model: whether statistics of layers are `drawn`, or `logged` too; whether the network is stored.
         start_metrics, start_texts: metrics and texts by path that are known before training.
         result_fields: further fields of the result.
 
     Returns:
         A result of the measure's class.
     """
-    split, images = prepared.split, prepared.split.train
-    log = LayerLog(
-        prepared.trainer.network, images, prepared.measure.loss, enabled=bool(layers), as_metrics=layers == "logged"
-    )
+    split, images, network = prepared.split, prepared.split.train, prepared.trainer.network
+    log = LayerLog(network, images, prepared.measure.loss, enabled=bool(layers), as_metrics=layers == "logged")
     with open_session(
         spec,
         execution,

@@ -62,17 +62,19 @@ def _transfer(name: str, arms: str) -> Step:
     return Step(name, "transfer_mnist_to_svhn", 5900, _TRANSFER, (f"activation={arms}", "pretrain_epochs=5,20"))
 
 
-def _curves(name: str, arms: str, lr: str, seeds: str) -> Step:
-    basis = f"estimated: 20 times the {_EPOCH}"
-    return Step(name, "mnist_curves", 400, basis, (f"activation={arms}", "optimizer=sgd", lr), seeds)
-
-
 STEPS = (
     Step("maml", "maml_mnist_clip", 81, _MAML),
     _transfer("transfer", "relu,arelu"),
     _transfer("transfer_prelu", "prelu"),
     Step("first_epoch", "mnist_first_epoch", 21, _EPOCH),
-    _curves("curves", f"relu,arelu,pau,selu,prelu,{CONTROLS}", "lr=1e-4,1e-5", "0-2"),
+    Step(
+        "curves",
+        "mnist_curves",
+        400,
+        f"estimated: 20 times the {_EPOCH}",
+        (f"activation=relu,arelu,pau,selu,prelu,{CONTROLS}", "optimizer=sgd", "lr=1e-4,1e-5"),
+        "0-2",
+    ),
     Step("frozen", "glyphs_frozen", 52, _GLYPHS),
     Step("own_rates_high", "glyphs_own_rates", 52, _GLYPHS, ("activation=relu,arelu_unit", "inner_lr=0.08")),
     Step("own_rates", "glyphs_own_rates", 52, _GLYPHS, ("activation=arelu,arelu_frozen,relu_gain", "inner_lr=0.02")),

@@ -88,7 +88,8 @@ def mnist_panels(*metrics: str) -> Callable[[Finished, str | None], Figure]:
         for metric in metrics:
             table = runs.curves(metric)
             for (optimizer, lr), own in table.groupby(["optimizer", "lr"], sort=False):
-                panels.append(Panel(f"{OPTIMIZERS[optimizer]}, {_rate(lr)}", LABELS[metric], _by_arm(own)))
+                rate = f"{lr:.0e}".replace("e-0", "e-")  # 1e-4, as the paper's tables have it
+                panels.append(Panel(f"{OPTIMIZERS[optimizer]}, {rate}", LABELS[metric], _by_arm(own)))
         return curve_panels(panels, title="MNIST-Conv on MNIST", columns=len(panels) // len(metrics))
 
     return draw
@@ -111,11 +112,6 @@ def losses(runs: Finished, _root: str | None) -> Figure:
         Panel("validation", "Dice loss", _by_arm(runs.curves("validation/loss"))),
     ]
     return curve_panels(panels, title=f"U-Net on LGG, {runs.experiment}")
-
-
-def _rate(lr: float) -> str:
-    """`1e-4`, as the paper's tables have it."""
-    return f"{lr:.0e}".replace("e-0", "e-")
 
 
 def _by_arm(table: pd.DataFrame) -> dict[str, pd.DataFrame]:

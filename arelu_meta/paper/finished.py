@@ -1,8 +1,7 @@
 """The finished runs of a comparison that one figure is drawn from."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import pandas as pd
 from mlflow.entities import Run
@@ -73,14 +72,12 @@ def finished_runs(
     chosen = parse_only(only)
     planned = len(expand(read_experiment(experiment), only=chosen, seeds=seeds))
     parent = latest_parent_run(experiment, budget)
-    runs = [run for run in parent.ended_cells() if not has_diverged(run) and _fits(coordinates(run), chosen)]
+    runs = [run for run in parent.ended_cells() if not has_diverged(run)]
+    for axis, words in chosen.items():
+        runs = [run for run in runs if any(is_same(coordinates(run)[axis], word) for word in words)]
     if not runs:
         raise InputError(f"none of the {planned} runs has finished")
     return Finished(experiment, parent, runs, planned)
-
-
-def _fits(place: Mapping[str, Any], chosen: Mapping[str, Sequence[str]]) -> bool:
-    return all(any(is_same(place[axis], word) for word in words) for axis, words in chosen.items())
 
 
 def by_step(table: pd.DataFrame) -> pd.DataFrame:

@@ -34,7 +34,7 @@ def overlays(runs: Finished, root: str | None) -> Figure:
     shown = test.masks.flatten(1).sum(1).argsort(descending=True)[:SLICES].cpu()
     slices = test.subset(shown)
     predicted = {one.name: predict(one.network, slices) > 0 for one in trained}
-    return overlay_rows(slices.images.cpu(), predicted, test.masks[shown].cpu() > 0)
+    return overlay_rows(slices.tensor.cpu(), predicted, test.masks[shown].cpu() > 0)
 
 
 def mnist_conv(_runs: Finished, _root: str | None) -> Figure:

@@ -129,13 +129,15 @@ def comparison_table(findings: Findings, comparison: ArmComparison, numbers: Num
     unit = f" ({numbers.unit})" if numbers.unit else ""
     mean = f"{findings.metric}, mean over seeds with Student's 95 % interval"
     mean += "; of the trainings that learned, or of all where none did" if any(arm.failed for arm in arms) else ""
-    limits = "0" if time_unit(findings.metric) else "0 or 100 %"
+    timed = time_unit(findings.metric)
+    learned = ("reached", "trainings that learned and got there") if timed else ("learned", LEARNED)
+    limits = "0" if timed else "0 or 100 %"
     mean += f"; (cut): the interval is cut at {limits}" if any(arm.estimate.cut for arm in arms) else ""
     columns = [
         make_column(findings.arm, "", names),
         *([make_column("role", "", roles)] if any(roles) else []),
         *(_choice_columns(comparison) if comparison.matched else []),
-        *([_learned_column(findings, arms)] if any(arm.failed for arm in arms) else []),
+        *([make_column(*learned, map(learned_text, arms))] if any(arm.failed for arm in arms) else []),
         make_column("n", "seeds behind the mean", (arm.estimate.n for arm in arms)),
         make_column(f"mean{unit}", mean, (arm.estimate for arm in arms), numbers.with_interval),
         make_column("sd", "standard deviation over seeds", (arm.sd for arm in arms), numbers.value),
@@ -152,12 +154,6 @@ def comparison_table(findings: Findings, comparison: ArmComparison, numbers: Num
         columns.append(make_column(heading, ", ".join(filter(None, source)), published, numbers.value))
     title = ", ".join(text for text in (findings.metric, comparison.label, comparison.seeds) if text)
     return ReportTable(title, tuple(columns))
-
-
-def _learned_column(findings: Findings, arms: Sequence[Arm]) -> TableColumn:
-    """How many trainings learned, or got to the stated score."""
-    named = ("reached", "trainings that learned and got there") if time_unit(findings.metric) else ("learned", LEARNED)
-    return make_column(*named, map(learned_text, arms))
 
 
 def _difference_columns(findings: Findings, comparison: ArmComparison, numbers: NumberFormat) -> list[TableColumn]:

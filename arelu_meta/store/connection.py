@@ -103,9 +103,7 @@ def check_reachable(address: str, seconds: float | None = None, ports: Mapping[s
 def open_store(experiment: str, *, wait: float | None = None) -> tuple[MlflowClient, str]:
     """Connect to the store and give the id of the experiment in it; what is missing is created.
 
-    Args:
-        experiment: its name
-        wait: seconds that a server has to begin to answer; None: as long as one takes that is being restarted
+    A server has `wait` seconds to begin to answer; None: as long as one takes that is being restarted.
     """
     with connected(seconds=wait) as client:
         stored = client.get_experiment_by_name(experiment)

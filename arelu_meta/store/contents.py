@@ -10,9 +10,10 @@ from urllib.parse import unquote, urlsplit
 from mlflow import MlflowClient
 from mlflow.entities import Experiment, RunStatus
 
+from arelu_meta.errors import without_password
 from arelu_meta.runtime.machine import has_ended
 from arelu_meta.store.addresses import sqlite_path
-from arelu_meta.store.connection import quiet, without_password
+from arelu_meta.store.connection import quiet
 from arelu_meta.store.copied_models import model_pages
 from arelu_meta.store.database import database_rows, is_database
 from arelu_meta.store.histories import no_garbage_collection, run_pages

@@ -57,7 +57,7 @@ class ModelCopies:
     def id_of(self, model: LoggedModel) -> str | None:
         """The id of its copy; None where there is none."""
         copy = self.copies.get(origin_of(model))
-        return copy and str(copy.model_id)
+        return None if copy is None else str(copy.model_id)
 
     def copy(self, model: LoggedModel, experiment_id: str, run_id: str | None) -> Sizes:
         """Copy a model, or what its copy does not have yet.

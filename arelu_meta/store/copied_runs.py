@@ -100,8 +100,9 @@ class RunCopies:
         origin = origin_of(run)
         if origin in self.made_there:
             return origin
-        copy = self.copies.get(origin)
-        return self._ids.get(run.info.run_id) or (copy and str(copy.info.run_id))
+        if run.info.run_id in self._ids:
+            return self._ids[run.info.run_id]
+        return str(self.copies[origin].info.run_id) if origin in self.copies else None
 
     def comes_from_elsewhere(self, run: Run) -> bool:
         """Tell whether the run was made in the target, came there from another store, or was deleted there."""
@@ -142,10 +143,10 @@ class RunCopies:
         state, tags = self.state(run, parent, models, self.files_of(run)), self._tags(run, parent)
         before = self.copies.get(origin_of(run))
         run_id = self._begin(run, experiment_id, before)
-        for batch in _batches([Param(key, value) for key, value in run.data.params.items()], AT_ONCE):
-            self.target.log_batch(run_id, params=batch)
-        for batch in _batches([RunTag(key, value) for key, value in tags.items() if key != PROCESS], AT_ONCE):
-            self.target.log_batch(run_id, tags=batch)
+        for params in _batches([Param(key, value) for key, value in run.data.params.items()], AT_ONCE):
+            self.target.log_batch(run_id, params=params)
+        for some in _batches([RunTag(key, value) for key, value in tags.items() if key != PROCESS], AT_ONCE):
+            self.target.log_batch(run_id, tags=some)
         there = self.target.get_run(run_id)
         self._copy_inputs(run, there)
         for model in models:
@@ -182,7 +183,7 @@ class RunCopies:
     def _copy_inputs(self, run: Run, there: Run) -> None:
         """Copy data sets, and links to models that the run was given."""
         whole = self.source.get_run(run.info.run_id)
-        if whole.inputs is None:
+        if whole.inputs is None or there.inputs is None:
             return
         known = {(one.dataset.name, one.dataset.digest) for one in there.inputs.dataset_inputs}
         datasets = [one for one in whole.inputs.dataset_inputs if (one.dataset.name, one.dataset.digest) not in known]

@@ -14,7 +14,7 @@ PAGE = 100
 
 def _all(search: Callable[..., Any], condition: str | None = None) -> Iterator[Any]:
     """What a search of the registry finds, page by page."""
-    token = ""
+    token: str | None = ""
     while token is not None:
         page = search(filter_string=condition, max_results=PAGE, page_token=token or None)
         yield from page
@@ -89,7 +89,7 @@ class VersionCopies:
                     copy = self.target.create_model_version(
                         name,
                         f"models:/{models[_model_id(version)]}",
-                        runs.get(version.run_id),
+                        runs.get(version.run_id or ""),
                         {**version.tags, ORIGIN: _origin(version)},
                         description=version.description,
                         model_id=models[_model_id(version)],

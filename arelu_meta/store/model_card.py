@@ -108,7 +108,7 @@ def _measured(run_id: str) -> dict[str, str]:
         metrics = get_run(run_id).data.metrics if run_id else {}
     except (InputError, RunError):
         metrics = {}
-    rows = {}
+    rows: dict[str, str] = {}
     for name in ("test/accuracy", "cross_validation/accuracy", "test/dice"):
         if name in metrics:
             low, high = (metrics.get(f"{name}_ci95_{end}") for end in ("low", "high"))

@@ -214,7 +214,9 @@ class Sender(threading.Thread):
                 now = time.monotonic()
                 if self._journal.sent != sent and not (at_once and is_server()):  # which may have much to catch up
                     sent, since = self._journal.sent, now
-                if now - since > patience and (at_once or self._is_stuck(now - since)):
+                waited = now - since  # while it took nothing; MLflow itself tries for minutes
+                in_vain = at_once or self.trouble or waited > LONGEST_REQUEST
+                if waited > patience and (in_vain or not self._answers()):
                     break
                 if now - start > TELL_AFTER and not told:
                     told = True
@@ -228,10 +230,6 @@ class Sender(threading.Thread):
         """End as soon as the attempt under way has ended."""
         self._stopped.set()
         self._news.set()
-
-    def _is_stuck(self, seconds: float) -> bool:
-        """Tell whether it is in vain to wait for a store that took nothing for so long; MLflow tries for minutes."""
-        return bool(self.trouble) or seconds > LONGEST_REQUEST or not self._answers()
 
     def _answers(self) -> bool:
         try:

@@ -165,7 +165,8 @@ class _Sync:
             missing = [run for run, is_new in zip(here, pool.map(is_missing, here), strict=True) if is_new]
             self.found.there, self.found.unchanged = len(runs) - len(here), len(here) - len(missing)
             if dry_run:
-                self._count(missing)
+                begun = sum(origin_of(run) in self.runs.copies for run in missing)
+                self.found.copied.runs, self.found.copied.updated = len(missing) - begun, begun
                 return self.found
             for experiment in self.experiments:
                 self._copy_experiment(experiment)
@@ -175,7 +176,10 @@ class _Sync:
                         parent, own = self._parent(run, by_id), of_run.get(run.info.run_id, ())
                         self.runs.copy(run, self._ids[run.info.experiment_id], parent, own, pool)
                     advance(run.info.run_name or run.info.run_id)
-            self._copy_others([model for model in models if model.source_run_id not in by_id])
+            for model in models:
+                if model.source_run_id not in by_id:  # no run made it, or one that is gone
+                    with self._going_on(f"model {model.model_id}"):
+                        self.found.copied.add_files(self.models.copy(model, self._ids[model.experiment_id], None))
             self._copy_versions(models, runs, whole=whole)
         self.found.models = self.models.made
         return self.found
@@ -203,12 +207,7 @@ class _Sync:
     def _parent(self, run: Run, by_id: dict[str, Run]) -> str | None:
         """The run of the target that a run is below; None where the target does not have it."""
         above = by_id.get(run.data.tags.get(MLFLOW_PARENT_RUN_ID, ""))
-        return above and self.runs.id_of(above)
-
-    def _count(self, missing: Sequence[Run]) -> None:
-        """Say what a sync would do."""
-        begun = sum(origin_of(run) in self.runs.copies for run in missing)
-        self.found.copied.runs, self.found.copied.updated = len(missing) - begun, begun
+        return None if above is None else self.runs.id_of(above)
 
     def _copy_experiment(self, experiment: Experiment) -> None:
         """Make the experiment of the same name where it is missing; bring tags that nobody has changed there."""
@@ -221,7 +220,7 @@ class _Sync:
         if there is None:
             path = sqlite_path(self.target.tracking_uri)
             # MLflow's own choice would be in the working folder of this process.
-            place = path and (path.resolve().parent / "mlruns" / uuid.uuid4().hex).as_uri()
+            place = None if path is None else (path.resolve().parent / "mlruns" / uuid.uuid4().hex).as_uri()
             there = self.target.get_experiment(self.target.create_experiment(experiment.name, place))
         self._ids[experiment.experiment_id] = there.experiment_id
         sums = dict(pair.split("=", 1) for pair in there.tags.get(BROUGHT, "").split() if "=" in pair)
@@ -238,12 +237,6 @@ class _Sync:
         if brought and brought != sums:
             listed = " ".join(f"{key}={value}" for key, value in sorted(brought.items()))
             self.target.set_experiment_tag(there.experiment_id, BROUGHT, listed)
-
-    def _copy_others(self, models: Sequence[LoggedModel]) -> None:
-        """Copy models that no run made, or one that is gone."""
-        for model in models:
-            with self._going_on(f"model {model.model_id}"):
-                self.found.copied.add_files(self.models.copy(model, self._ids[model.experiment_id], None))
 
     def _copy_versions(self, models: Sequence[LoggedModel], runs: Sequence[Run], *, whole: bool) -> None:
         """Copy what is registered of the models."""

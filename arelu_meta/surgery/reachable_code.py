@@ -64,9 +64,8 @@ def activations_in_code(module: nn.Module, chosen: frozenset[str]) -> list[str]:
         values += _values_used(function, used)
     # The class itself, which `super` names, has made its children already.
     known = {id(value) for value in (*functions, *type(module).__mro__)}
-    return sorted(
-        found.union(_reached(values, made, chosen, known), _reached(_own_values(module), names, chosen, known))
-    )
+    own = [value for name, value in vars(module).items() if name not in _DEFAULTS]
+    return sorted(found.union(_reached(values, made, chosen, known), _reached(own, names, chosen, known)))
 
 
 def names_in_forward(module: nn.Module) -> set[str]:
@@ -136,11 +135,6 @@ def from_torch(value: Any) -> bool:
     """Tell code of torch, or of Python, from that of others."""
     home = getattr(value, "__module__", None) or ""
     return home == "builtins" or home.partition(".")[0] == "torch"
-
-
-def _own_values(module: nn.Module) -> list[Any]:
-    """Values of a module's attributes, but for what every module has."""
-    return [value for name, value in vars(module).items() if name not in _DEFAULTS]
 
 
 def _reached(

@@ -44,7 +44,7 @@ class SurveyedNetwork:
 
     def as_dict(self) -> dict[str, Any]:
         """The same as plain values for JSON; of a network that is refused, no numbers."""
-        numbers = {"sites": None, "rewritten": None}
+        numbers: dict[str, int | None] = {"sites": None, "rewritten": None}
         if self.report is not None:
             numbers = {"sites": len(self.report.sites), "rewritten": len(self.report.rewritten)}
         return {"network": self.name, "swapped": self.report is not None, **numbers, "refused": self.refusal or None}

@@ -41,7 +41,9 @@ class BrokenImageError(InputError):
 def read_image(source: Path | BytesIO, name: str, convert: Convert) -> Tensor:
     """Decode one image file and return what `convert` makes of it, (C, H, W) uint8."""
     with open_image(source, name) as image:
-        pixels = np.array(convert(_upright(image)), dtype=np.uint8)  # (H, W) or (H, W, C)
+        # Turned as viewers show it; most JPEG files say nothing of that, and are not copied.
+        says = image.format != "JPEG" or "exif" in image.info or "xmp" in image.info
+        pixels = np.array(convert(ImageOps.exif_transpose(image) if says else image), dtype=np.uint8)  # (H, W[, C])
     return torch.from_numpy(pixels).unsqueeze(0) if pixels.ndim == 2 else torch.from_numpy(pixels).permute(2, 0, 1)
 
 
@@ -84,16 +86,16 @@ class ImageFiles:
         _, channels, height, width = self.shape
         images = torch.empty((len(numbers), height, width, channels), dtype=torch.uint8).permute(0, 3, 1, 2)
 
+        def convert(image: Image.Image) -> Image.Image:
+            image, size = image.convert("L" if self.grey else "RGB"), (width, height)
+            return image if image.size == size else image.resize(size, Image.Resampling.LANCZOS)
+
         def some(chosen: Tensor, rows: Tensor) -> None:
             for number, row in zip(chosen.tolist(), rows, strict=True):
-                row.copy_(read_image(self.paths[number], str(self.paths[number]), self._converted))
+                row.copy_(read_image(self.paths[number], str(self.paths[number]), convert))
 
         in_parallel(some, numbers.split(AT_ONCE), images.split(AT_ONCE))
         return images
-
-    def _converted(self, image: Image.Image) -> Image.Image:
-        image, size = image.convert("L" if self.grey else "RGB"), self.size[::-1]
-        return image if image.size == size else image.resize(size, Image.Resampling.LANCZOS)
 
 
 def find_shape(
@@ -241,12 +243,6 @@ class _WithoutWarnings:
 
 
 _without_warnings = _WithoutWarnings()
-
-
-def _upright(image: Image.Image) -> Image.Image:
-    """Turn an image as viewers show it; most JPEG files say nothing of it, and are not copied."""
-    said = image.format != "JPEG" or "exif" in image.info or "xmp" in image.info
-    return ImageOps.exif_transpose(image) if said else image
 
 
 def upright_size(image: Image.Image) -> tuple[int, int]:

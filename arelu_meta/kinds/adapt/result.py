@@ -84,7 +84,7 @@ class AdaptResult(Result):
     def estimates(self) -> dict[str, Estimate]:
         """Give the accuracy of what was chosen, and of every method, over draws or images."""
         name = f"{self.final}/accuracy"
-        return {name: self.test} | {f"{name}_{method}": self._estimate(method) for method in self.spec.methods.arms}
+        return {name: self.test} | {f"{name}_{method}": self.estimate(method) for method in self.spec.methods.arms}
 
     def as_dict(self) -> dict[str, Any]:
         """Everything for a script, as for any run; with the classes and what was chosen."""
