@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
+from matplotlib.figure import Figure
 from torch import nn
 
 from arelu_meta import data
@@ -64,7 +65,7 @@ def look_into(
         trust: packages or modules whose code the settings of a run may name, as `package.module:function`.
 
     Returns:
-        The files, and the ids of the runs that have them as artifacts; each also has its own row in the image grid.
+        The files, and the ids of the runs that have them as artifacts, and their own Grad-CAM in the image grid.
 
     Raises:
         InputError: a run or layer is not there, or the runs were tested on different images.
@@ -72,32 +73,37 @@ def look_into(
     if images < 1:
         raise InputError(f"`images` {images}: must be at least 1")
     trained = _open_runs(runs, (layer, maps_layer), root, trust)
-    test = trained[0].images
+    test, count = trained[0].images, min(images, len(trained[0].images))
     output_folder(out)
-    numbers = torch.arange(min(images, len(test))) * (len(test) // min(images, len(test)))
+    numbers = torch.arange(count) * (len(test) // count)
     x, labels = test.pixels(numbers), test.labels[numbers]
     # A segmentation network has one logit per pixel.
     explained, target = ("label", labels) if test.masks is None else ("mask", torch.zeros_like(labels))
-    names = [one.name for one in trained]
-    names = [f"{name} {names[: i + 1].count(name)}" if names.count(name) > 1 else name for i, name in enumerate(names)]
-    networks = {name: one.network for name, one in zip(names, trained, strict=True)}
+    networks = {name: one.network for name, one in zip(_named(trained), trained, strict=True)}
     heat = {name: grad_cam(network, x, target, layer=layer) for name, network in networks.items()}
     titles = [test.class_names[label] for label in labels.tolist()]
     heading = f"Grad-CAM of the {explained} at {layer!r} (n = {len(x)} test images)"
-    cam = grad_cam_figure(x, heat, titles=titles)
-    cam.suptitle(heading, fontsize="medium")
-    figures = {"grad_cam.png": cam}
+    figures = {"grad_cam.png": _titled(grad_cam_figure(x, heat, titles=titles), heading)}
     if maps_layer:
         figures["feature_maps.png"] = feature_maps_figure(networks, x[0], layer=maps_layer)
     for file, figure in figures.items():
         figure.savefig(out / file, dpi=150)
         for one in trained:
             attach_figure(one.run_id, figure, f"figures/{file}")
-    for name, one in zip(names, trained, strict=True):  # each its own: in the grid the runs stand side by side
-        own = grad_cam_figure(x, {name: heat[name]}, titles=titles)
-        own.suptitle(heading, fontsize="medium")
-        attach_image(one.run_id, own, f"grad_cam/{layer}")
+    for one, (name, own) in zip(trained, heat.items(), strict=True):  # in the image grid each run has its own
+        attach_image(one.run_id, _titled(grad_cam_figure(x, {name: own}, titles=titles), heading), f"grad_cam/{layer}")
     return Drawn([out / file for file in figures], [one.run_id for one in trained])
+
+
+def _titled(figure: Figure, heading: str) -> Figure:
+    figure.suptitle(heading, fontsize="medium")
+    return figure
+
+
+def _named(trained: Sequence[_Trained]) -> list[str]:
+    """What rows are called: the activations, numbered where two runs have the same."""
+    names = [one.name for one in trained]
+    return [f"{name} {names[: i + 1].count(name)}" if names.count(name) > 1 else name for i, name in enumerate(names)]
 
 
 def _open_runs(runs: Sequence[str], layers: Iterable[str], root: str | None, trust: Iterable[str]) -> list[_Trained]:

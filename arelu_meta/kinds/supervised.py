@@ -87,8 +87,7 @@ def run_supervised(
         prepared: images, trainer and measure of the spec.
         name, tags: of the MLflow run.
         shape: how the images were brought to their shape, as is stored with the network.
-        layers: whether statistics of layers are measured after each epoch: `drawn` in a figure, or `logged` as well.
-        keep_model: whether the network is stored.
+        layers, keep_model: whether statistics of layers are `drawn`, or `logged` as well, and the network is stored.
         start_metrics, start_texts: metrics and texts by path that are known before training.
         result_fields: further fields of the result.
 
@@ -96,9 +95,8 @@ def run_supervised(
         A result of the measure's class.
     """
     split, images = prepared.split, prepared.split.train
-    log = LayerLog(
-        prepared.trainer.network, images, prepared.measure.loss, enabled=bool(layers), as_metrics=layers == "logged"
-    )
+    options = {"enabled": bool(layers), "as_metrics": layers == "logged"}
+    log = LayerLog(prepared.trainer.network, images, prepared.measure.loss, **options)
     with open_session(
         spec,
         execution,
@@ -108,9 +106,8 @@ def run_supervised(
         datasets={part: getattr(split, part) for part in SUBSETS if len(getattr(split, part))},
         split=split,
     ) as session:
-        if processes.rank() == 0:
-            for path, text in (start_texts or {}).items():
-                session.tracker.log_text(text, path)
+        for path, text in (start_texts or {}).items():  # no other process but the first has a tracker
+            session.tracker.log_text(text, path)
         selection = _train(spec, prepared, session, log, start_metrics or {})
         result = _test(spec, prepared, session, selection, result_fields)
         if processes.rank() == 0:
