@@ -27,7 +27,7 @@ from arelu_meta.console import output, progress
 from arelu_meta.errors import InputError, RunError, StoreError, first_line
 from arelu_meta.kinds.execution import Execution
 from arelu_meta.reporting import Report, make_report, report_metrics, write_report
-from arelu_meta.reporting.markdown import markdown_note
+from arelu_meta.reporting.markdown import MOST_NOTE, markdown_note
 from arelu_meta.runtime.machine import process_name
 from arelu_meta.store.grid_images import pictures_of
 from arelu_meta.store.journal import runs_folder
@@ -251,13 +251,13 @@ def _report(plan: Plan, parent: ParentRun, missing: tuple[str, ...]) -> Report:
         if not findings.runs.empty:
             write_report(report, folder)
         tags = {"cells.finished": str(len(findings.runs)), "cells.missing": str(len(missing))}
-        note = markdown_note(report, plan.command, run_id=parent.run_id)
+        note = markdown_note(
+            report, plan.command, run_id=parent.run_id, most=min(MOST_NOTE, MAX_EXPERIMENT_TAG_VAL_LENGTH)
+        )
         parent.write_report(folder, report_metrics(report), {**tags, MLFLOW_RUN_NOTE: note})
         single = findings.runs if findings.single_runs is None else findings.single_runs
         pictures = {} if single.empty else pictures_of(parent.client, str(single["run_id"].iloc[0]))
         view = experiment_tags(findings, parent.run_id, pictures)
-        if len(note) > MAX_EXPERIMENT_TAG_VAL_LENGTH:  # the tag of an experiment may be shorter than that of a run
-            note = markdown_note(report, plan.command, run_id=parent.run_id, most=MAX_EXPERIMENT_TAG_VAL_LENGTH)
         parent.describe_experiment({MLFLOW_RUN_NOTE: note, **view})
     return report
 

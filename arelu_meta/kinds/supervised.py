@@ -106,7 +106,7 @@ def run_supervised(
         datasets={part: getattr(split, part) for part in SUBSETS if len(getattr(split, part))},
         split=split,
     ) as session:
-        for path, text in (start_texts or {}).items() if processes.rank() == 0 else ():
+        for path, text in (start_texts or {}).items():  # no other process but the first has a tracker
             session.tracker.log_text(text, path)
         selection = _train(spec, prepared, session, log, start_metrics or {})
         result = _test(spec, prepared, session, selection, result_fields)
