@@ -199,7 +199,7 @@ class Tracker:
 class NoTracker(Tracker):
     """Logs nothing: for all processes of a distributed run but the first."""
 
-    run_id = journal_id = ""  # type: ignore[assignment]
+    run_id = journal_id = ""
     position: Mapping[str, Any] = {}  # type: ignore[assignment]
 
     def __init__(self) -> None:
