@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import mlflow
-from mlflow.utils.validation import MAX_EXPERIMENT_TAG_VAL_LENGTH as MOST
+from mlflow.utils.validation import MAX_EXPERIMENT_TAG_VAL_LENGTH
 
 PREFIX = "mlflow.sharedViewState."
+MOST = MAX_EXPERIMENT_TAG_VAL_LENGTH  # characters of a tag
 MODEL_TRAINING = {"mlflow.experimentKind": "custom_model_development"}
 """Tag of an experiment that is not about language models: the UI need not ask."""
 _SECTION = "arelu-meta-answer"

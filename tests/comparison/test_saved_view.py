@@ -3,7 +3,7 @@
 import pytest
 
 from arelu_meta.comparison.saved_view import PICTURES, VIEW, comparison_view, experiment_tags
-from arelu_meta.store.saved_view import MOST, PREFIX
+from arelu_meta.store.saved_view import PREFIX
 from tests.reporting.sweeps import sweep
 from tests.store.test_saved_view import decoded
 
@@ -41,8 +41,3 @@ def test_pictures_have_a_view_of_their_own_with_a_card_for_each():
     ]
     assert (state["useGroupedValuesInCharts"], first["useGroupedValuesInCharts"]) == (False, True)
     assert state["groupBy"] == first["groupBy"]
-
-
-def test_a_view_that_is_too_long_is_left_out():
-    findings = sweep({"relu": 66.0, "arelu": 80.0}, seeds=[0, 1], metric="test/accuracy", name="n" * (MOST + 1))
-    assert PREFIX + VIEW not in experiment_tags(findings, "0123")
