@@ -17,7 +17,7 @@ from arelu_meta.data.imageset import ImageSet
 from arelu_meta.data.inputs import fit_images
 from arelu_meta.errors import InputError
 from arelu_meta.kinds.classify.spec import ClassifySpec
-from arelu_meta.kinds.images import load_split
+from arelu_meta.kinds.images import folder_options, load_split
 from arelu_meta.kinds.networks import build_classifier
 from arelu_meta.kinds.segment.run import read_split
 from arelu_meta.kinds.segment.spec import SegmentSpec
@@ -87,7 +87,8 @@ def look_into(
         for one in trained:
             attach_figure(one.run_id, figure, f"figures/{file}")
     for one in trained:  # each its own: in the grid the runs stand side by side
-        attach_image(one.run_id, cam_of_runs([one], layer=layer, images=images), f"grad_cam/{layer}")
+        own = figures["grad_cam.png"] if len(trained) == 1 else cam_of_runs([one], layer=layer, images=images)
+        attach_image(one.run_id, own, f"grad_cam/{layer}")
     return Drawn([out / file for file in figures], [one.run_id for one in trained])
 
 
@@ -164,15 +165,22 @@ def _test_images(stored: StoredModel, root: str | None) -> ImageSet:
         _check_tested_on(test, stored.run_id)
         return test
     section = values.get("data") or {"dataset": values["domains"]["target"]}
-    images = data.load(section["dataset"], root=root, **section.get("dataset_options", {}))
+    read_size = stored.inputs.read_size if stored.inputs else 0
+    options = folder_options(section["dataset"], read_size) if read_size else {}
+    images = data.load(section["dataset"], root=root, **options, **section.get("dataset_options", {}))
     numbers = torch.tensor(json.loads(read_artifact(stored.run_id, "split.json"))["test"], dtype=torch.int64)
     if not len(numbers):
         raise InputError(f"run {stored.run_id} held no images out that could be drawn; name another")
     if stored.inputs is None or len(images) <= int(numbers.max()):
         raise InputError(f"{images.name} is not the set that run {stored.run_id} was tested on")
-    resize = (values.get("input") or values.get("fit") or {}).get("resize", "scale")
     inputs = stored.inputs
-    images = fit_images(images.subset(numbers), channels=inputs.channels, image_size=inputs.image_size, resize=resize)
+    images = fit_images(
+        images.subset(numbers),
+        channels=inputs.channels,
+        image_size=inputs.image_size,
+        resize=(values.get("input") or values.get("fit") or {}).get("resize", "scale"),
+        crop_pct=inputs.crop_pct,
+    )
     _check_tested_on(images, stored.run_id)
     return replace(images, mean=inputs.mean, std=inputs.std)
 

@@ -1,9 +1,11 @@
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from matplotlib.figure import Figure
+from PIL import Image
 
 from arelu_meta.errors import InputError
 from arelu_meta.kinds import run
@@ -83,6 +85,22 @@ def test_any_run_whose_network_is_in_the_store(tmp_path, monkeypatch, kind):
     assert found.max() > 0
     assert torch.allclose(found, grad_cam(result.network, x, target, layer=STORED[kind]), atol=1e-5)
     assert target.tolist() == ([0, 0] if kind == "segment" else target.tolist())
+
+
+@pytest.mark.usefixtures("store")
+@pytest.mark.filterwarnings("ignore:images differ in size")
+def test_photographs_of_different_sizes_are_read_again_as_the_run_read_them(tmp_path):
+    """Resampled when they were read, scaled to 16 and cut to 8: `look` refuses images of another digest."""
+    random = np.random.default_rng(0)
+    for label in ("ant", "bee"):
+        (tmp_path / "photos" / label).mkdir(parents=True)
+        for number in range(20):
+            pixels = random.integers(0, 256, (20 + number % 3, 24, 3), dtype=np.uint8)
+            Image.fromarray(pixels).save(tmp_path / "photos" / label / f"{number}.png")
+    sections = {"data": {"dataset": str(tmp_path / "photos")}, "input": {"image_size": 8, "crop_pct": 0.5}}
+    result = run(finetune_spec(training={"epochs": 1}, **sections))
+    drawn = look_into([result.run_id], layer="first", images=2, out=tmp_path)
+    assert drawn.run_ids == [result.run_id]
 
 
 @pytest.mark.usefixtures("store")
