@@ -139,6 +139,6 @@ def test_what_was_measured_before_a_fault_is_shown_and_kept(
 
 
 def test_every_benchmark_is_there_and_named_for_what_it_measures():
-    names = "activation maml commands waiting memory growth sampler pipeline epoch epoch_cropped"
+    names = "activation maml commands waiting memory growth sampler pipeline folder epoch epoch_cropped"
     assert benchmarks.names() == names.split()
     assert all(callable(entry.load()) and entry.summary for entry in benchmarks.entries())

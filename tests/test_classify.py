@@ -63,7 +63,7 @@ BAD = [
     ("--select last --patience 2", "patience needs a validation to watch"),
     ("--lr 1e308", "--lr 1e308: must be less than or equal to 1"),
     ("--weight-decay 1e300", "--weight-decay 1e300: must be less than or equal to 1"),
-    ("--image-size 100000", "GiB, more than this machine has; lower --image-size"),
+    ("--image-size 100000", "or lower --image-size"),
 ]
 
 

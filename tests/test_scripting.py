@@ -102,7 +102,7 @@ def test_a_classifier_and_what_is_done_with_it(trained: dict[str, Any]):
     assert sum(answers[0]["probabilities"].values()) == pytest.approx(1, abs=1e-5)
     exported = document(f"export {trained['run_id']} --to safetensors --output taken")
     assert [Path(file).suffix for file in exported["files"] if Path(file).is_file()].count(".safetensors") == 1
-    drawn = document(f"look {trained['run_id']} --layer conv3 --images 2 --trust tests")
+    drawn = document(f"look {trained['run_id']} --layer block3 --images 2 --trust tests")
     assert drawn["run_ids"] == [trained["run_id"]]
     assert all(Path(file).is_file() for file in drawn["files"])
 
@@ -179,11 +179,14 @@ def test_wrong_input_is_one_line_and_no_document(line: str, message: str):
 
 
 def test_a_pipe_in_a_shell(root: Path):
-    read = "import json, sys; print(len(json.load(sys.stdin)['sets']))"
+    read = (
+        "import json, sys; print(*[row['name'] for row in json.load(sys.stdin)['sets'] if row['source'] == 'bundled'])"
+    )
     line = f"{sys.executable} -m arelu_meta data list --json | {sys.executable} -c {shlex.quote(read)}"
     environment = {**os.environ, "PYTHONPATH": str(root)}
     done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, env=environment, timeout=120)
-    assert (done.stdout, done.stderr) == (f"{len(data.names())}\n", "")
+    bundled = [entry.name for entry in data.entries() if entry.bundled and not entry.origin]
+    assert (done.stdout, done.stderr) == (" ".join(bundled) + "\n", "")
 
 
 def test_exit_codes_are_told(root: Path, capsys: pytest.CaptureFixture[str]):

@@ -210,7 +210,7 @@ def save_task(spec: "Spec", path: Path) -> None:
         InputError: the file cannot be written, or has another ending.
     """
     if path.suffix != ".toml":
-        raise InputError(f"--save-task {path}: a task file ends in .toml; name it so")
+        raise InputError(f"`save_task` {path}: a task file ends in .toml; name it so")
     values = _without_none(spec, spec.model_dump(mode="json"))
     text = catalog.as_toml(values)
     if validated(type(spec), tomllib.loads(text), str(path)).identity != spec.identity:

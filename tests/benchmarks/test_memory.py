@@ -42,4 +42,4 @@ def test_a_system_that_does_not_tell_memory_is_named(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(memory, "CLEAR", tmp_path / "none")
     monkeypatch.setitem(sys.modules, "resource", None)
     with pytest.raises(InputError, match="run it on Linux or macOS"):
-        memory._peak(restart=True)
+        memory.peak_memory(restart=True)

@@ -76,7 +76,7 @@ def test_data_root_is_handed_on(tmp_path, monkeypatch, squares):
         (["show", "glyfs"], "unknown dataset 'glyfs'; did you mean 'glyphs'?"),
         (["show"], "NAME|PATH"),
         (["sow", "glyphs"], "invalid choice: 'sow'"),
-        ([], "required: {list,show}"),
+        ([], "required: {list,show,cache}"),
         (["show", "digits", "--size", "3"], "unrecognized arguments: --size 3"),
         (["show", "digits", "--out", "missing/folder/sheet.png"], "cannot write the contact sheet"),
     ],

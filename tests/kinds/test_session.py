@@ -13,7 +13,7 @@ import torch
 import arelu_meta
 from arelu_meta import classify, maml
 from arelu_meta.data import splits
-from arelu_meta.data.imageset import ImageSet
+from arelu_meta.data.imageset import ImageSet, Provenance
 from arelu_meta.data.rows import HostImages, ImageRows
 from arelu_meta.errors import InputError, RunError
 from arelu_meta.kinds import session
@@ -39,7 +39,7 @@ def npz(path: Path, labels: list[int]) -> str:
 
 def test_one_test_image_gives_no_interval(tmp_path: Path):
     with pytest.raises(InputError, match=r"1 test image of .*mine.npz gives no interval; at least 2 are needed"):
-        load_split(DataSection(dataset=npz(tmp_path, [0, 0, 0, 0]), split="by_image"))
+        load_split(DataSection(dataset=npz(tmp_path, [0, 0, 0, 1]), split="by_image"))
 
 
 @pytest.mark.parametrize("split", ["by_image", "by_class"])
@@ -101,7 +101,8 @@ def test_only_the_reader_of_folders_has_a_size(tmp_path: Path, monkeypatch, data
     monkeypatch.chdir(tmp_path)
     section = DataSection(dataset=dataset, dataset_options={"image_size": option})
     (tmp_path / "photos").rmdir()
-    images = ImageSet("x", torch.zeros(1, 1, 8, 8, dtype=torch.uint8), torch.zeros(1).long(), ("a",))
+    read = Provenance(read_size=option if dataset == "photos" else 0)
+    images = ImageSet("x", torch.zeros(1, 1, 8, 8, dtype=torch.uint8), torch.zeros(1).long(), ("a",), provenance=read)
     assert inputs_of_run(images, InputSection(), section).read_size == read_size
 
 

@@ -153,7 +153,7 @@ with processes.process_group(torch.device("cpu")):
     batches = Batches(images, 2, torch.Generator().manual_seed(0))
     network = torch.nn.Sequential(torch.nn.Flatten(), layer)
     trainer = SupervisedTrainer(network, batches, overflow, precision="fp16", epochs=1, lr=0.1)
-    trainer._step(torch.arange(2), 1.0, last=True)
+    trainer._step(batches.gather(torch.arange(2)), 2, 1.0, last=True)
     assert layer.weight.item() == start
 
     # Two processes and one: the same losses and weights. Of one task the second process has none, of three one.

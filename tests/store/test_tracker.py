@@ -51,7 +51,7 @@ def test_no_tracker_takes_every_call():
 def test_ctrl_c_while_the_store_takes_the_end_of_a_run_ends_the_waiting_alone(
     tiny_spec: Callable, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
-    def interrupted(*_: Any) -> bool:
+    def interrupted(*_: Any, **__: Any) -> bool:
         raise KeyboardInterrupt
 
     with open_run(tiny_spec()) as tracker:

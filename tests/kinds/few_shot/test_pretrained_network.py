@@ -11,6 +11,7 @@ from torch import nn
 
 from arelu_meta import data, kinds
 from arelu_meta.activations.arelu import AReLU
+from arelu_meta.data.splits import Split
 from arelu_meta.errors import InputError
 from arelu_meta.kinds import run
 from arelu_meta.kinds.execution import Execution
@@ -19,12 +20,17 @@ from arelu_meta.kinds.few_shot.pretrained_network import load_pretrained
 from arelu_meta.kinds.few_shot.spec import FewShotSpec
 from arelu_meta.kinds.few_shot.supported import load_with_support
 from arelu_meta.learners.prototypes import ProtoNet
+from arelu_meta.pretrained.assembly import Assembled
 from tests.tiny_runs import MLFLOW_WARNINGS, tiny_spec
 
 pytestmark = MLFLOW_WARNINGS
 NAME = "timm/test_resnet"
 SIZE = {"image_size": 32, "limit_train": 60, "limit_test": 60}
 OWN = {"backbone": NAME, "activation": "own", **SIZE}
+
+
+def loaded(spec: FewShotSpec) -> tuple[Split, Assembled]:
+    return load_pretrained(spec, spec.class_counts(), root=None, train_on_validation=False)
 
 
 @pytest.fixture
@@ -36,9 +42,7 @@ def weights(tmp_path: Path) -> Path:
 
 def test_it_is_built_with_its_weights_its_inputs_and_a_head_of_ways(weights: Path):
     """Features are those of timm's own network with these weights, of images normalised as timm says."""
-    split, made = load_pretrained(
-        tiny_spec(weights=str(weights), normalise="weights", ways=3, **OWN), root=None, train_on_validation=False
-    )
+    split, made = loaded(tiny_spec(weights=str(weights), normalise="weights", ways=3, **OWN))
     images, config = split.test, timm.get_pretrained_cfg("test_resnet")
     assert (images.channels, images.image_size, images.mean, images.std) == (3, (32, 32), config.mean, config.std)
     x = images.pixels(torch.arange(4))
@@ -55,7 +59,7 @@ def test_it_is_built_with_its_weights_its_inputs_and_a_head_of_ways(weights: Pat
 def test_pixels(normalise: str):
     """As timm says, of mean 0 and deviation 1 over the training images, in [0, 1], and 0 to 255."""
     spec = tiny_spec(normalise=normalise, **OWN)
-    split, _ = load_pretrained(spec, root=None, train_on_validation=False)
+    split, _ = loaded(spec)
     raw, x = split.train.images.double() / 255, split.train.pixels(torch.arange(len(split.train))).double()
     config = timm.get_pretrained_cfg("test_resnet")
     expected = {
@@ -127,7 +131,7 @@ def test_what_does_not_go_together(network: dict[str, str], message: str):
 
 def test_an_unknown_network_of_others_is_refused_in_one_line():
     with pytest.raises(InputError, match=r"unknown model 'timm/resnett18'; did you mean 'timm/resnet18'") as error:
-        load_pretrained(tiny_spec(backbone="timm/resnett18", activation="own"), root=None, train_on_validation=False)
+        loaded(tiny_spec(backbone="timm/resnett18", activation="own"))
     assert "\n" not in str(error.value)
 
 
@@ -142,7 +146,7 @@ def test_weights_of_ours_start_another_run(tmp_path: Path):
     save_file(trained.state_dict(), tmp_path / "trained.safetensors")
     options = {"activation": "own", "backbone_options": {"activation": "arelu"}, "image_size": 28}
     spec = tiny_spec(backbone="arelu_meta/mnist_conv", weights=str(tmp_path / "trained.safetensors"), **options)
-    _, made = load_pretrained(spec, root=None, train_on_validation=False)
+    _, made = loaded(spec)
     found = made.network.state_dict()
     for name, value in trained.state_dict().items():
         assert name.startswith("head.") or torch.equal(found[name], value), name

@@ -53,7 +53,7 @@ class MemoryTracker:
         for name, value in values.items():
             self.series.setdefault(name, []).append((step, value))
 
-    def log_text(self, content: str, path: str) -> None:
+    def log_text(self, content: str, path: str, _step: int | None = None) -> None:
         self.artifacts[path] = content
 
     log_figure = log_text

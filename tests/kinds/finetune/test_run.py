@@ -127,7 +127,7 @@ def test_images_are_normalised_by_their_training_part_alone():
 
 
 WRONG = [
-    ({"data": {"dataset": DISCS}}, "discs has one class, 'disc'; a classifier needs two or more"),
+    ({"data": {"dataset": DISCS}}, "discs has one class, 'disc'; two are needed at least"),
     ({"input": {"image_size": 5}}, "tiny cannot take images of 3x5x5"),
     ({"network": {"model": "resnet81"}}, "unknown model 'resnet81'; did you mean 'resnet18'"),
     ({"network": {"weights": "no.pth"}}, "no weights file 'no.pth'"),

@@ -134,7 +134,7 @@ def test_the_paper_reports_the_best_epoch_so_far(store_uri):
 
 
 WRONG = [
-    ({"domains": {"target": DISCS}}, "tiny_digits/train has 10 classes and discs/train 1; a network"),
+    ({"domains": {"target": DISCS}}, "discs has one class, 'disc'; two are needed at least"),
     ({"fit": {"image_size": 20}}, "mnist_conv takes images of 28 to 35 pixels"),
 ]
 
