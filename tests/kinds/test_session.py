@@ -38,8 +38,10 @@ def npz(path: Path, labels: list[int]) -> str:
 
 
 def test_one_test_image_gives_no_interval(tmp_path: Path):
+    arrays = {"x_train": np.zeros((6, 28, 28), np.uint8), "y_train": np.array([0, 0, 0, 1, 1, 1])}
+    np.savez(tmp_path / "mine.npz", **arrays, x_test=np.zeros((1, 28, 28), np.uint8), y_test=np.array([1]))
     with pytest.raises(InputError, match=r"1 test image of .*mine.npz gives no interval; at least 2 are needed"):
-        load_split(DataSection(dataset=npz(tmp_path, [0, 0, 0, 1]), split="by_image"))
+        load_split(DataSection(dataset=str(tmp_path / "mine.npz"), split="published"))
 
 
 @pytest.mark.parametrize("split", ["by_image", "by_class"])
