@@ -16,7 +16,7 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 ROOT = Path(__file__).resolve().parents[2]
 STANDBY = 3  # workers of a comparison that are forked before it needs them
@@ -103,7 +103,7 @@ def start(
         name: of the files that take what it writes
         environment: variables to set beside those of this process
         real: start a new interpreter; else fork this one
-        pictures: draw figures; without, a forked command writes a word in their place
+        pictures: draw figures; without, a forked command stores one pixel in their place
         prepare: called in the forked process before the command
     """
     variables = {"PYTHONPATH": str(ROOT), "ARELU_META_CACHE": str(folder / "cache"), **(environment or {})}
@@ -122,8 +122,10 @@ def start(
     return Started(pid, folder, name, began)
 
 
-def _save_no_figure(_figure: object, file: str | Path, **_options: object) -> None:
-    Path(file).write_bytes(b"a figure would be here")
+def _save_no_figure(_figure: object, file: str | Path | BinaryIO, **_options: object) -> None:
+    from PIL import Image
+
+    Image.new("1", (1, 1)).save(file, format="PNG")
 
 
 def _become(
