@@ -2,10 +2,11 @@
 
 import platform
 import subprocess
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from mlflow import MlflowClient
@@ -20,8 +21,7 @@ from arelu_meta.store.run_folder import RunFolder
 from arelu_meta.store.sending import Sender
 from arelu_meta.store.tracker import Tracker
 
-if TYPE_CHECKING:
-    pass
+LONGEST_SENDING = 60.0  # seconds that another process may take to send what a resumed run recorded before
 
 
 @contextmanager
@@ -127,6 +127,27 @@ def _begin(sender: Sender, tracker: Tracker, journal: Journal, *, new: bool) -> 
         raise
 
 
+def _held_journal(path: Path) -> Journal | None:
+    """Take a journal over; None where there is none, or all of it was sent meanwhile.
+
+    The folder of the run is ours, so that who holds the journal only sends what is in it, and is waited for.
+    """
+    end = time.monotonic() + LONGEST_SENDING
+    while (path / SENT).exists():
+        try:
+            journal = Journal.open(path)
+        except InputError:
+            if (path / SENT).exists():
+                raise
+            return None  # removed while it was read
+        if journal.hold():
+            return journal
+        if time.monotonic() > end:
+            raise InputError(f"{path} is sent by another process ({journal.process}); wait until that has ended")
+        time.sleep(0.05)
+    return None
+
+
 def _open_journal(
     folder: Path, client: MlflowClient | None, resumed: Mapping[str, Any] | None, start: dict[str, Any]
 ) -> tuple[Journal, set[tuple[str, int]]]:
@@ -136,13 +157,11 @@ def _open_journal(
         return Journal.create(folder, store, **start), set()
     run_id, path = str(resumed["run_id"]), folder / "journal" / str(resumed.get("journal", ""))
     there = client is None or run_status(client, run_id) is not None
-    if not (path / SENT).exists():
-        if not there:
+    journal = _held_journal(path)
+    if journal is None:
+        if client is not None and run_status(client, run_id) is None:
             raise InputError(f"run {run_id} is not in the store {store}, nor its journal in {folder}; drop `resume`")
         return Journal.create(folder, store, run_id=run_id, **start), set()
-    journal = Journal.open(path)
-    if not journal.hold():
-        raise InputError(f"{folder} is in use by another process ({journal.process}); wait until that has ended")
     if not there:
         journal.send_again()
     journal.store = store

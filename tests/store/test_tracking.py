@@ -18,7 +18,9 @@ from torch import nn
 
 from arelu_meta.data.imageset import ImageSet
 from arelu_meta.errors import DivergedError, InputError
+from arelu_meta.store import tracking
 from arelu_meta.store.connection import DIVERGED, has_diverged
+from arelu_meta.store.journal import Journal
 from arelu_meta.store.tracking import track
 
 OPEN_AND_CLOSE = """
@@ -253,3 +255,16 @@ def test_data_sets_are_logged_by_name_and_digest(tiny_spec: Callable):
     assert (entry.dataset.name, entry.dataset.digest) == ("tiny", digits().digest[:32])
     assert [(tag.key, tag.value) for tag in entry.tags] == [("mlflow.data.context", "train")]
     assert json.loads(entry.dataset.source)["tags"] == {"source": "memory", "verified": "False"}
+
+
+def test_a_journal_that_another_process_sends_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """A comparison that is run again sends what killed cells recorded while it resumes them."""
+    made = Journal.create(tmp_path / "task-0", "sqlite:///mlflow.db", experiment="t", name="n", tags={})
+    monkeypatch.setattr("arelu_meta.store.tracking.time.sleep", lambda _: made.release())
+    held = tracking._held_journal(made.path)
+    assert held is not None
+    monkeypatch.setattr(tracking, "LONGEST_SENDING", -1.0)
+    with pytest.raises(InputError, match="is sent by another process"):
+        tracking._held_journal(made.path)
+    held.release()
+    assert tracking._held_journal(tmp_path / "task-1") is None
