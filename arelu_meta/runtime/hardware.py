@@ -14,8 +14,8 @@ from arelu_meta.errors import InputError
 if TYPE_CHECKING:
     import torch
 
-_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # of mallopt(3)
-LARGEST_ON_HEAP = 32 * 2**20  # the most that glibc takes
+_TRIM_THRESHOLD, _MMAP_THRESHOLD, _MMAP_MAX = -1, -3, -4  # of mallopt(3)
+LARGEST_ON_HEAP, MOST_MAPPED = 32 * 2**20, 65536  # where glibc's own rule for its thresholds ends, and its default
 KEPT = 2**30
 IMAGES_SHARE = 0.25  # of the machine's memory: sets are copied when they are divided
 _IMAGE_MEMORY: ContextVar[int] = ContextVar("image_memory", default=0)
@@ -176,9 +176,10 @@ def keep_freed_memory() -> Iterator[bool]:
     """Keep freed memory for the next tensor instead of returning it to the system; gives whether that is possible.
 
     By default every tensor of some size is mapped anew, zeroed page by page and unmapped again: a MAML step of 32
-    episodes on `mnist_conv` had 29,000 page faults, and has two or three with this. glibc does not tell its thresholds,
-    so at the end they are set to what its own dynamic rule gives a process that has freed a large tensor, and what was
-    kept is returned.
+    episodes on `mnist_conv` had 29,000 page faults, and has two or three with this. A threshold would not do: glibc
+    takes none above 32 MiB, and one feature map of 16 episodes on `conv4` has 80. glibc does not tell its settings, so
+    at the end they are what its own dynamic rule gives a process that has freed a large tensor, and what was kept is
+    returned.
     """
     try:
         libc = ctypes.CDLL(None)
@@ -187,7 +188,9 @@ def keep_freed_memory() -> Iterator[bool]:
         yield False
         return
     try:
-        yield bool(mallopt(_MMAP_THRESHOLD, LARGEST_ON_HEAP)) and bool(mallopt(_TRIM_THRESHOLD, KEPT))
+        yield bool(mallopt(_MMAP_MAX, 0)) and bool(mallopt(_TRIM_THRESHOLD, KEPT))
     finally:
+        mallopt(_MMAP_MAX, MOST_MAPPED)
+        mallopt(_MMAP_THRESHOLD, LARGEST_ON_HEAP)
         mallopt(_TRIM_THRESHOLD, 2 * LARGEST_ON_HEAP)
         malloc_trim(0)

@@ -31,24 +31,25 @@ PROGRAM = """
     before = resident()
     with keep_freed_memory() if {keep} else nullcontext(False) as kept:
         assert kept is {keep}
-        tensors = [torch.ones(2**19) for _ in range(100)]  # 2 MB each
+        tensors = [torch.ones({size} * 2**18) for _ in range(200 // {size})]  # float32: 2**18 of them are 1 MB
         del tensors
         inside = (resident() - before) // 2**20
     print(inside, (resident() - before) // 2**20)
 """
 
 
-def megabytes_after_freeing(*, keep: bool) -> list[int]:
-    """What 200 MB of freed tensors leave, inside and after the block."""
-    program = textwrap.dedent(PROGRAM.format(keep=keep))
+def megabytes_after_freeing(*, keep: bool, size: int) -> list[int]:
+    """What 200 MB of freed tensors of `size` MB each leave, inside and after the block."""
+    program = textwrap.dedent(PROGRAM.format(keep=keep, size=size))
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     return [int(number) for number in done.stdout.split()]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="mallopt is glibc's")
-def test_freed_tensors_leave_their_memory_for_the_next_until_the_block_ends():
-    assert max(megabytes_after_freeing(keep=False)) < 50
-    inside, after = megabytes_after_freeing(keep=True)
+@pytest.mark.parametrize("size", [2, 100])  # 100: beyond the largest threshold that glibc takes
+def test_freed_tensors_leave_their_memory_for_the_next_until_the_block_ends(size):
+    assert max(megabytes_after_freeing(keep=False, size=size)) < 50
+    inside, after = megabytes_after_freeing(keep=True, size=size)
     assert inside > 150
     assert after < 50
 
