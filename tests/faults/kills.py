@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.faults.launching import Started, start, warm_up
-from tests.faults.record import Log, Record, Row, history, trial_parser, tried_at, write_record
+from tests.faults.record import Log, Record, Row, commits_of, history, trial_parser, write_record
 from tests.faults.stored import StoredRun, differences, read_store
 
 EXPERIMENT = """
@@ -233,11 +233,10 @@ def _record(command: str, given: argparse.Namespace, log: Log) -> Record:
         + "; every metric of every step, the tables and the weights are compared with an undisturbed run, each step is "
         "there once, no run is left RUNNING.",
         command=f"python -m tests.faults.kills --count {given.count} --only {command}",
-        tried=len(mine),
+        commits=commits_of(mine),
         lost=sum(bool(row["wrong"]) for row in mine),
         notes="; ".join([notes, *history(mine)]),
-        seconds=sum(row["seconds"] for row in mine),
-        commit=tried_at(mine),
+        seed=given.seed,
     )
 
 

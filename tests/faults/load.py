@@ -24,7 +24,7 @@ from typing import Any
 from arelu_meta.comparison.cells import Cell, expand
 from arelu_meta.comparison.experiment import read_experiment
 from tests.comparison import tiny
-from tests.faults.record import Record, write_record
+from tests.faults.record import Record, commit, write_record
 
 MOST_SECONDS = 10.0
 ARMS = ["relu", "arelu", "elu", "prelu", "selu", "gelu", "swish", "mish", "leaky_relu", "hardswish"]
@@ -171,10 +171,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             how=f"A comparison of {len(ARMS) * SEEDS:,} cells among {RUNS:,} runs in SQLite, 4,000 of the others in "
             "its own MLflow experiment; each call in a process of its own; seconds of one core, imports left out.",
             command="python -m tests.faults.load",
-            tried=len(found),
+            commits={commit(): len(found)},
             lost=slow,
             notes="; ".join(f"{name}: {seconds:.1f} s" for name, seconds in found.items()),
-            seconds=time.monotonic() - start,
         )
     )
     return 1 if slow else 0

@@ -20,7 +20,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from tests.faults.record import Log, Record, Row, history, trial_parser, tried_at, write_record
+from tests.faults.record import Log, Record, Row, commits_of, history, trial_parser, write_record
 
 MOST_GROWTH = 1.0  # per cent
 TRAININGS = ("maml", "maml without recording", "classify")
@@ -114,11 +114,9 @@ def _record(rows: list[Row], steps: int, epochs: int) -> Record:
         how=f"{steps:,} outer steps of maml, recorded and not, and {epochs} epochs of classify; what the process holds "
         f"after the first fifth and at the end. Lost: {MOST_GROWTH:g} % of memory, a thread or a file more.",
         command="python -m tests.faults.soak",
-        tried=len(rows),
+        commits=commits_of(rows),
         lost=sum(bool(row["wrong"]) for row in rows),
         notes="; ".join([*(row["line"] for row in rows), *history(rows)]),
-        seconds=sum(row["seconds"] for row in rows),
-        commit=tried_at(rows),
     )
 
 
