@@ -4,7 +4,7 @@ python -m tests.faults.load                     # makes the store, and times eac
 python -m tests.faults.load --keep FOLDER       # leaves the store there; given one that is there, uses it
 
 A real run of a tiny comparison is the template; its rows are copied by SQL, with their own identities: a comparison of
-five hundred cells, four thousand runs of earlier editions of it in its MLflow experiment, and the others elsewhere.
+a thousand cells, four thousand runs of earlier editions of it in its MLflow experiment, and the others elsewhere.
 """
 
 import argparse
@@ -28,12 +28,12 @@ from tests.faults.record import Record, commit, write_record
 
 MOST_SECONDS = 10.0
 ARMS = ["relu", "arelu", "elu", "prelu", "selu", "gelu", "swish", "mish", "leaky_relu", "hardswish"]
-SEEDS, RUNS, POINTS = 50, 10_000, 20
+SEEDS, RUNS, POINTS = 100, 10_000, 20
 CALLS = {
     "compare --dry-run": "from arelu_meta.compare import main; main(['tiny.toml', '--dry-run'])",
     "results()": f"import arelu_meta; assert len(arelu_meta.results('tiny')) == {len(ARMS) * SEEDS}",
     "compare, all cells done, with its report": "from arelu_meta.compare import main; assert main(['tiny.toml']) == 0",
-    "judge, 4,500 runs": (
+    "judge, 5,000 runs": (
         "from arelu_meta.judge import main; "
         "main(['tiny', '--arm', 'param:activation', '--seed', 'param:seed', '--metric', 'test/accuracy'])"
     ),
