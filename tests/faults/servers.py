@@ -26,7 +26,7 @@ from typing import Any
 from tests.faults.kills import EXPERIMENT, make_template
 from tests.faults.launching import Started, start, warm_up
 from tests.faults.mlflow_server import PASSWORD, Server, warm_up_server
-from tests.faults.record import Log, Record, Row, commits_of, history, trial_parser, write_record
+from tests.faults.record import Log, Record, Row, commits_of, end_cleanly, history, trial_parser, write_record
 from tests.faults.stored import StoredRun, differences, read_store
 
 MAML = (
@@ -213,6 +213,7 @@ def main() -> int:
     log = Log("servers", ("number", "seed"))
     warm_up()
     warm_up_server()
+    end_cleanly()
     trials = Trials(given.seed)
     for number in range(part - 1, given.count, parts):
         if not log.is_done(again=given.again, number=number, seed=given.seed):

@@ -20,7 +20,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from tests.faults.record import Log, Record, Row, commits_of, history, trial_parser, write_record
+from tests.faults.record import Log, Record, Row, commits_of, end_cleanly, history, trial_parser, write_record
 
 MOST_GROWTH = 1.0  # per cent
 TRAININGS = ("maml", "maml without recording", "classify")
@@ -87,6 +87,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if given.here:
         sys.stdout.write(json.dumps(train(given.only, steps=given.steps, epochs=given.epochs).found()) + "\n")
         return 0
+    end_cleanly()
     size, log = {"steps": given.steps, "epochs": given.epochs}, Log("soak", ("training", "steps", "epochs"))
     for training in (given.only,) if given.only else TRAININGS:
         if log.is_done(again=given.again, training=training, **size):

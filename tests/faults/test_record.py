@@ -1,13 +1,14 @@
 """Attempts of trials are kept: a trial can be stopped, shared out and repeated, and nothing of that is hidden."""
 
 import json
+import signal
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from tests.faults.record import Log, Record, commit, commits_of, history, write_record
+from tests.faults.record import Log, Record, commit, commits_of, end_cleanly, history, write_record
 
 
 @pytest.fixture
@@ -87,3 +88,15 @@ def test_several_may_add_to_one_log(log: Log):
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda number: log.add({"name": "a" * 5000, "number": number, "wrong": []}), range(64)))
     assert {row["number"] for row in Log("trial", ("name", "number"), log.path.parent).rows()} == set(range(64))
+
+
+def test_a_trial_that_is_terminated_ends_what_it_began():
+    """SIGTERM ends a process without its `finally`, which is where trials end commands and unmount disks."""
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        end_cleanly()
+        with pytest.raises(SystemExit) as ended:
+            signal.raise_signal(signal.SIGTERM)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert ended.value.code == 128 + signal.SIGTERM
