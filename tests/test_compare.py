@@ -315,6 +315,23 @@ def test_trouble_is_retried_once_and_stops_nobody(new_folder: Path):
     assert [status for _, status in tiny.parents(new_folder)] == ["FAILED"]
 
 
+def test_a_runs_folder_that_is_taken_away_ends_a_comparison(new_folder: Path):
+    """It made an empty one, began the cell anew there and trained all the others, without its lock and its report."""
+    tiny.write(new_folder, ('["relu", "arelu"]', f'["{TROUBLE}:TakesRunsAway", "relu"]'))
+    done = tiny.compare(new_folder, "tiny.toml", "--trust", "tests")
+    assert done.returncode == 1
+    (line,) = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+    (folder,) = (new_folder / "elsewhere").glob("comparison-tiny-*")
+    gone = new_folder / "runs" / folder.name
+    assert f"error: the store or the disk failed: {gone} was deleted or renamed; put it back; to resume: " in line
+    assert not (new_folder / "runs").exists()
+    assert [status for _, status, _ in tiny.cells(new_folder)] == ["FAILED"]
+    assert [status for _, status in tiny.parents(new_folder)] == ["FAILED"]
+    (new_folder / "elsewhere").rename(new_folder / "runs")
+    assert tiny.compare(new_folder, "tiny.toml", "--trust", "tests").returncode == 0
+    assert [status for _, status, _ in tiny.cells(new_folder)] == ["FINISHED"] * 4
+
+
 def test_a_cell_that_diverges_has_a_result(new_folder: Path, monkeypatch: pytest.MonkeyPatch):
     """A rate at which the loss is no longer finite is not chosen, not tried again, and no failure."""
     grid = ('["relu", "arelu"]', '["relu", "arelu"]\ntraining.outer_lr = [0.005, 1e30]')

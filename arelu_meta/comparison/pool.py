@@ -11,7 +11,7 @@ import threading
 import time
 import warnings
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection, wait
 from typing import TYPE_CHECKING, Any
@@ -70,7 +70,7 @@ class Pool:
             worker.connection.close()
         self._workers.clear()
 
-    def run(self, jobs: Sequence[Job], overview: "Overview") -> Iterator[CellOutcome]:
+    def run(self, jobs: Sequence[Job], overview: "Overview") -> Generator[CellOutcome, None, None]:
         """Run all jobs, tell `overview`, give outcomes as they end; failed ones, and those of dead workers, again."""
         waiting, retries = deque(jobs), Retries()
         for _ in range(min(self.count, len(jobs))):

@@ -12,7 +12,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import contextmanager
 from pathlib import Path
@@ -89,7 +89,7 @@ class RayCluster:
     def __exit__(self, *_error: object) -> None:
         self._ray.shutdown()
 
-    def run(self, jobs: Sequence[Job], overview: "Overview") -> Iterator[CellOutcome]:
+    def run(self, jobs: Sequence[Job], overview: "Overview") -> Generator[CellOutcome, None, None]:
         """Run all jobs and give their outcomes as they end, telling `overview`."""
         remote = self._ray.remote(num_cpus=self._cpus, num_gpus=self._gpus, max_retries=MOST_DEATHS - 1)(_run_remotely)
         waiting, retries = list(jobs), Retries()

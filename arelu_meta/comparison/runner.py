@@ -2,8 +2,8 @@
 
 import json
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -42,7 +42,7 @@ class Workers(Protocol):
     def count(self) -> int:
         """How many cells run at once, as far as it is known here."""
 
-    def run(self, jobs: Sequence[Job], overview: Overview) -> Iterator[CellOutcome]:
+    def run(self, jobs: Sequence[Job], overview: Overview) -> Generator[CellOutcome, None, None]:
         """Run all jobs and give their outcomes as they end."""
 
 
@@ -215,7 +215,14 @@ def _run(
         for cell in cells:
             tags = {**plan.execution.tags, **parent.tags_for(cell, plan.name), "exec.workers": str(entered.count)}
             jobs.append(Job(cell, plan.execution.model_copy(update={"experiment": plan.name, "tags": tags})))
-        return list(entered.run(jobs, overview))
+        outcomes = []
+        with closing(entered.run(jobs, overview)) as ended:
+            for outcome in ended:
+                # Its lock went with it: another runner may be at work on the same cells from now on.
+                if not outcome.has_result and not plan.folder.exists():
+                    raise FileNotFoundError(f"{plan.folder} was deleted or renamed; put it back")
+                outcomes.append(outcome)
+        return outcomes
 
 
 def _tags(plan: Plan) -> dict[str, str]:

@@ -53,7 +53,7 @@ class CellOutcome:
     reason: str = ""
     seconds: float = 0.0
     final: bool = False
-    """a retry would fail in the same way: wrong input"""
+    """a retry would fail in the same way, as with wrong input"""
     diverged: bool = False
     """its loss was no longer finite, which is its result"""
     died: bool = False
@@ -113,6 +113,7 @@ def run_cell(job: Job, bar: progress.Bar = progress.silent) -> CellOutcome:
     The lock of its folder keeps out other workers with the same folder: of another shard, or of a runner that was
     killed a moment ago. Workers with other folders may run the same cell; then the run that finished first counts.
     """
+    from arelu_meta.store.journal import runs_folder
     from arelu_meta.store.run_folder import RunFolder
 
     start = time.monotonic()
@@ -127,6 +128,8 @@ def run_cell(job: Job, bar: progress.Bar = progress.silent) -> CellOutcome:
             reason = f"{type(error).__name__}: {reason}"
         # The store was there when the comparison began: it may come back.
         final = isinstance(error, InputError) and not isinstance(error, StoreError)
+        # Deleted or renamed while the cell ran, as its run folder was made in it: a retry would make an empty one.
+        final = final or not runs_folder().exists()
         return CellOutcome(job.cell, reason=reason, final=final, seconds=time.monotonic() - start)
 
 

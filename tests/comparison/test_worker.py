@@ -1,6 +1,7 @@
 """What becomes of a cell: found, resumed or run, once in the store whoever else ran it."""
 
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -23,7 +24,7 @@ from arelu_meta.comparison.worker import (
     run_cell,
     thread_variables,
 )
-from arelu_meta.errors import DivergedError, InputError, StoreError
+from arelu_meta.errors import DivergedError, InputError, RunError, StoreError
 from arelu_meta.kinds.execution import Execution
 from arelu_meta.kinds.few_shot.spec import FewShotSpec
 from arelu_meta.store import connection
@@ -232,6 +233,22 @@ def test_a_reason_names_settings_as_the_file_does(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("arelu_meta.store.connection.open_store", refuse)
     outcome = run_cell(job)
     assert (outcome.reason, outcome.final) == ("lower inner_lr", True)
+
+
+@pytest.mark.parametrize("kept", [True, False])
+@pytest.mark.usefixtures("store_uri")
+def test_a_cell_is_not_retried_where_the_folder_of_all_runs_is_gone(
+    monkeypatch: pytest.MonkeyPatch, job: Job, kept: bool
+):
+    """A retry would make an empty one and begin anew there; where only its own folder is gone, that is right."""
+
+    def delete(*_: object, **__: object) -> None:
+        shutil.rmtree(RunFolder(job.cell.spec).path if kept else runs_folder())
+        raise RunError("cannot write the checkpoint")
+
+    monkeypatch.setattr("arelu_meta.kinds.run", delete)
+    outcome = run_cell(job)
+    assert (outcome.reason, outcome.final) == ("RunError: cannot write the checkpoint", not kept)
 
 
 def test_retries(tiny_spec: Made):

@@ -44,6 +44,16 @@ class AlwaysFails(torch.nn.ReLU):
         raise RuntimeError("never works")
 
 
+class TakesRunsAway(torch.nn.ReLU):
+    """Renames the folder of all runs when it has the first checkpoint."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        runs = Path(os.environ["ARELU_META_RUNS"])
+        if any(runs.glob("*/checkpoint.pt")) and _first_time("taken"):
+            runs.rename(Path(os.environ["TROUBLE"]) / "elsewhere")
+        return super().forward(x)
+
+
 class KillsOnce(torch.nn.ReLU):
     """Kills the process of the first network in the middle of its training."""
 

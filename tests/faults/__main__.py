@@ -2,7 +2,7 @@
 
 python -m tests.faults                      # hours
 python -m tests.faults --only kills,servers
-python -m tests.faults --page               # the page alone, from the records in runs/faults/
+python -m tests.faults --page               # the page alone, from the records that are kept
 
 A trial is a module here that has a `main` and writes records; it runs in a process of its own with its full counts.
 """
@@ -12,7 +12,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.faults.page import PAGE, read_records, write_page
+from tests.faults.page import read_records, write_page
+from tests.faults.record import PAGE
 
 
 def trials(folder: Path = Path(__file__).parent) -> list[str]:

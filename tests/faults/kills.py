@@ -15,7 +15,6 @@ import os
 import random
 import resource
 import shutil
-import signal
 import sys
 import tempfile
 import time
@@ -25,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.faults.launching import Started, start, warm_up
-from tests.faults.record import Log, Record, Row, history, trial_parser, tried_at, write_record
+from tests.faults.record import Log, Record, Row, commits_of, end_cleanly, history, trial_parser, write_record
 from tests.faults.stored import StoredRun, differences, read_store
 
 EXPERIMENT = """
@@ -233,11 +232,10 @@ def _record(command: str, given: argparse.Namespace, log: Log) -> Record:
         + "; every metric of every step, the tables and the weights are compared with an undisturbed run, each step is "
         "there once, no run is left RUNNING.",
         command=f"python -m tests.faults.kills --count {given.count} --only {command}",
-        tried=len(mine),
+        commits=commits_of(mine),
         lost=sum(bool(row["wrong"]) for row in mine),
         notes="; ".join([notes, *history(mine)]),
-        seconds=sum(row["seconds"] for row in mine),
-        commit=tried_at(mine),
+        seed=given.seed,
     )
 
 
@@ -253,7 +251,7 @@ def main() -> int:
     place = Path(tempfile.mkdtemp(prefix="arelu_meta-kills-"))
     template, commands = make_template(place), given.only.split(",")
     waiting = {command: trials(command, given, log, template, place) for command in commands}
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # the records are written all the same
+    end_cleanly()  # the records are written all the same
     try:
         while waiting:  # one of each in turn, so that all have been tried about as often at any time
             for command in list(waiting):

@@ -4,7 +4,7 @@ python -m tests.faults.load                     # makes the store, and times eac
 python -m tests.faults.load --keep FOLDER       # leaves the store there; given one that is there, uses it
 
 A real run of a tiny comparison is the template; its rows are copied by SQL, with their own identities: a comparison of
-five hundred cells, four thousand runs of earlier editions of it in its MLflow experiment, and the others elsewhere.
+a thousand cells, four thousand runs of earlier editions of it in its MLflow experiment, and the others elsewhere.
 """
 
 import argparse
@@ -24,16 +24,16 @@ from typing import Any
 from arelu_meta.comparison.cells import Cell, expand
 from arelu_meta.comparison.experiment import read_experiment
 from tests.comparison import tiny
-from tests.faults.record import Record, write_record
+from tests.faults.record import Record, commit, write_record
 
 MOST_SECONDS = 10.0
 ARMS = ["relu", "arelu", "elu", "prelu", "selu", "gelu", "swish", "mish", "leaky_relu", "hardswish"]
-SEEDS, RUNS, POINTS = 50, 10_000, 20
+SEEDS, RUNS, POINTS = 100, 10_000, 20
 CALLS = {
     "compare --dry-run": "from arelu_meta.compare import main; main(['tiny.toml', '--dry-run'])",
     "results()": f"import arelu_meta; assert len(arelu_meta.results('tiny')) == {len(ARMS) * SEEDS}",
     "compare, all cells done, with its report": "from arelu_meta.compare import main; assert main(['tiny.toml']) == 0",
-    "judge, 4,500 runs": (
+    "judge, 5,000 runs": (
         "from arelu_meta.judge import main; "
         "main(['tiny', '--arm', 'param:activation', '--seed', 'param:seed', '--metric', 'test/accuracy'])"
     ),
@@ -171,10 +171,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             how=f"A comparison of {len(ARMS) * SEEDS:,} cells among {RUNS:,} runs in SQLite, 4,000 of the others in "
             "its own MLflow experiment; each call in a process of its own; seconds of one core, imports left out.",
             command="python -m tests.faults.load",
-            tried=len(found),
+            commits={commit(): len(found)},
             lost=slow,
             notes="; ".join(f"{name}: {seconds:.1f} s" for name, seconds in found.items()),
-            seconds=time.monotonic() - start,
         )
     )
     return 1 if slow else 0

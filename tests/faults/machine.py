@@ -25,7 +25,7 @@ from pathlib import Path
 from arelu_meta.errors import InputError
 from arelu_meta.store.run_folder import RunFolder
 from tests.comparison import tiny
-from tests.faults.record import Log, Record, Row, history, trial_parser, tried_at, write_record
+from tests.faults.record import Log, Record, Row, commits_of, end_cleanly, history, trial_parser, write_record
 from tests.tiny_images import DIGITS
 from tests.tiny_networks import TINY
 
@@ -156,6 +156,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     given = parser.parse_args(argv)
     if os.geteuid():
         parser.error("small disks can be mounted by root only")
+    end_cleanly()
     log = Log("machine", ("command", "fault"))
     for name in [given.fault] if given.fault else FAULTS:
         for command in given.only.split(","):
@@ -184,11 +185,9 @@ def _record(rows: list[Row]) -> Record:
         "mid-training, with 14 open files, with 2 GiB of address space; exit code 1 or 2, one line, no traceback, "
         "checkpoints readable, no run RUNNING after the next command.",
         command="python -m tests.faults.machine",
-        tried=len(rows),
+        commits=commits_of(rows),
         lost=len(lost),
         notes="; ".join([*lost, *left, *history(rows)]),
-        seconds=sum(row["seconds"] for row in rows),
-        commit=tried_at(rows),
     )
 
 

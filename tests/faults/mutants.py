@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from arelu_meta.errors import InputError, RunError
-from tests.faults.record import Log, Record, Row, history, trial_parser, tried_at, write_record
+from tests.faults.record import Log, Record, Row, history, trial_parser, write_record
 from tests.faults.specimens import SPECIMENS, Specimen
 
 SECONDS, GROWTH_MIB, ROOM = 10, 1024, 3 << 30  # allowed time and memory of one mutant; address space above the start
@@ -202,20 +202,23 @@ def _listen(
 def _record(count: int, rows: list[Row]) -> Record:
     """Put what was found over all readers into a record."""
     found = sum((Counter(row["found"]) for row in rows), Counter[str]())
-    notes = [f"{found['clean']:,} refused, {found['accepted']:,} read, {max(row['most'] for row in rows)} MiB at most"]
-    notes += [", ".join(row["reader"] for row in rows), *history(rows)]
+    commits: Counter[str] = Counter()
+    for row in rows:
+        commits[row["commit"]] += sum(row["found"].values())
+    most = max(row["most"] for row in rows)
+    notes = [f"{found['clean']:,} refused, {found['accepted']:,} read, {most} MiB at most"]
+    notes += [f"{count:,} of each of {len(rows)} kinds: " + ", ".join(row["reader"] for row in rows), *history(rows)]
     return Record(
         name="mutants",
         promise="A damaged file is read, or refused in one line: no traceback, no hang, no crash, no code run.",
-        how=f"{count:,} mutants of each of {len(rows)} kinds of files are read in child processes. Lost: a traceback, "
-        f"several lines, {SECONDS} s of silence, a process that died, {GROWTH_MIB} MiB more, a program started, a file "
+        how="Files of each kind, damaged at random, are read in child processes. Lost: a traceback, several lines, "
+        f"{SECONDS} s of silence, a process that died, {GROWTH_MIB} MiB more, a program started, a file "
         "written outside the folder.",
         command=f"python -m tests.faults.mutants --count {count}",
-        tried=sum(found.values()),
+        commits=dict(commits),
         lost=sum(len(row["wrong"]) for row in rows),
         notes="; ".join(notes),
-        seconds=sum(row["seconds"] for row in rows),
-        commit=tried_at(rows),
+        seed=rows[0]["seed"],
     )
 
 

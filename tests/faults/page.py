@@ -1,13 +1,13 @@
 """docs/reliability.md, written from the records of trials."""
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from tests.faults.record import RECORDS
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "reliability.md"
 COLUMNS = ("promise", "how it is tested", "tried", "lost", "command", "commit", "notes")
 INTRODUCTION = """# Reliability
 
@@ -29,8 +29,8 @@ Not promised:
 - That what others change or delete in `runs/` while a run is at work comes back. Checksums notice it, no more.
 
 Below is what was tried, by the commands named, at the commits named: *tried* counts trials, *lost* those in which the
-promise was not kept. `make faults` repeats all of it (hours) and writes this page; a single command repeats its row.
-The short versions are in `make test`.
+promise was not kept. `make faults` repeats all of it (hours) and writes this page; a single command repeats its row,
+or with another `--seed` adds to it. The short versions are in `make test`.
 """
 
 
@@ -41,17 +41,36 @@ def read_records(folder: Path = RECORDS) -> list[dict[str, Any]]:
 
 def write_page(records: Sequence[dict[str, Any]]) -> str:
     """Make the page: a row for each record, and a sentence on what was lost."""
-    rows = []
-    for record in records:
-        lost = f"**{record['lost']:,}**" if record["lost"] else "0"
-        cells = (record["promise"], record["how"], f"{record['tried']:,}", lost)
-        rows.append((*cells, f"`{record['command']}`", record["commit"], record["notes"]))
-    failed = [record for record in records if record["lost"]]
+    rows = [_row(record) for record in records]
+    failed = sum(row[COLUMNS.index("lost")] != "0" for row in rows)
     verdict = "Nothing was lost in any of them."
     if failed:
-        verdict = f"**In {len(failed)} of {len(records)} rows something was lost**; the number is in bold."
+        verdict = f"**In {failed} of {len(records)} rows something was lost**; the number is in bold."
     lines = [f"| {' | '.join(_cell(cell) for cell in row)} |" for row in (COLUMNS, ("---",) * len(COLUMNS), *rows)]
     return f"{INTRODUCTION}\n## What was tried\n\n{verdict}\n\n" + "\n".join(lines) + "\n"
+
+
+def _row(record: dict[str, Any]) -> tuple[str, ...]:
+    """Put the trials of one promise together; the commit is that of most of them, all others are in the notes."""
+    trials = record["trials"]
+    lost = sum(trial["lost"] for trial in trials)
+    commits = sum((Counter(trial["commits"]) for trial in trials), Counter[str]()).most_common()
+    notes = [f"seed {trial['seed']}: {trial['notes']}" if trials[1:] else trial["notes"] for trial in trials]
+    if len(commits) > 1:
+        notes.append("tried at " + ", ".join(f"{name} ({count:,})" for name, count in commits))
+    return (
+        record["promise"],
+        record["how"],
+        f"{sum(count for _, count in commits):,}",
+        f"**{lost:,}**" if lost else "0",
+        ", ".join(f"`{trial['command']}{_seed(trial)}`" for trial in trials),
+        commits[0][0],
+        "; ".join(filter(None, notes)),
+    )
+
+
+def _seed(trial: dict[str, Any]) -> str:
+    return f" --seed {trial['seed']}" if trial["seed"] else ""
 
 
 def _cell(text: str) -> str:

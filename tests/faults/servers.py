@@ -26,7 +26,7 @@ from typing import Any
 from tests.faults.kills import EXPERIMENT, make_template
 from tests.faults.launching import Started, start, warm_up
 from tests.faults.mlflow_server import PASSWORD, Server, warm_up_server
-from tests.faults.record import Log, Record, Row, history, trial_parser, tried_at, write_record
+from tests.faults.record import Log, Record, Row, commits_of, end_cleanly, history, trial_parser, write_record
 from tests.faults.stored import StoredRun, differences, read_store
 
 MAML = (
@@ -213,6 +213,7 @@ def main() -> int:
     log = Log("servers", ("number", "seed"))
     warm_up()
     warm_up_server()
+    end_cleanly()
     trials = Trials(given.seed)
     for number in range(part - 1, given.count, parts):
         if not log.is_done(again=given.again, number=number, seed=given.seed):
@@ -241,7 +242,7 @@ def write_records(rows: list[Row], command: str) -> int:
             "the command within a second, then `--resume`. All points, tables and weights are compared with those of "
             "an undisturbed run; the password is looked for in stdout, stderr, the store and all files.",
             command=command,
-            tried=len(rows),
+            commits=commits_of(rows),
             lost=lost,
             notes="; ".join(
                 [
@@ -250,12 +251,12 @@ def write_records(rows: list[Row], command: str) -> int:
                     *history(rows),
                 ]
             ),
-            seconds=sum(row["seconds"] for row in rows),
-            commit=tried_at(rows),
+            seed=rows[0]["seed"],
         )
     )
-    ratios = [row["ratio"] for row in rows if "ratio" in row]
-    if ratios:
+    timed = [row for row in rows if "ratio" in row]
+    if timed:
+        ratios = [row["ratio"] for row in timed]
         ratio = statistics.median(ratios)
         write_record(
             Record(
@@ -264,11 +265,11 @@ def write_records(rows: list[Row], command: str) -> int:
                 how="Outer steps of maml are timed in the trials above. Lost: the median of a trial while the server "
                 f"is away, over that while it answered, is in the median over trials above {SLOWER}.",
                 command=command,
-                tried=len(ratios),
+                commits=commits_of(timed),
                 lost=0 if ratio <= SLOWER else len(ratios),
                 notes=f"{ratio:.2f} times, {min(ratios):.2f} to {max(ratios):.2f} in single trials, "
-                f"{sum(row.get('steps', 0) for row in rows)} steps while away; {loads} cores",
-                commit=tried_at(rows),
+                f"{sum(row['steps'] for row in timed)} steps while away; {loads} cores",
+                seed=rows[0]["seed"],
             )
         )
     return lost

@@ -20,7 +20,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from tests.faults.record import Log, Record, Row, history, trial_parser, tried_at, write_record
+from tests.faults.record import Log, Record, Row, commits_of, end_cleanly, history, trial_parser, write_record
 
 MOST_GROWTH = 1.0  # per cent
 TRAININGS = ("maml", "maml without recording", "classify")
@@ -87,6 +87,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if given.here:
         sys.stdout.write(json.dumps(train(given.only, steps=given.steps, epochs=given.epochs).found()) + "\n")
         return 0
+    end_cleanly()
     size, log = {"steps": given.steps, "epochs": given.epochs}, Log("soak", ("training", "steps", "epochs"))
     for training in (given.only,) if given.only else TRAININGS:
         if log.is_done(again=given.again, training=training, **size):
@@ -114,11 +115,9 @@ def _record(rows: list[Row], steps: int, epochs: int) -> Record:
         how=f"{steps:,} outer steps of maml, recorded and not, and {epochs} epochs of classify; what the process holds "
         f"after the first fifth and at the end. Lost: {MOST_GROWTH:g} % of memory, a thread or a file more.",
         command="python -m tests.faults.soak",
-        tried=len(rows),
+        commits=commits_of(rows),
         lost=sum(bool(row["wrong"]) for row in rows),
         notes="; ".join([*(row["line"] for row in rows), *history(rows)]),
-        seconds=sum(row["seconds"] for row in rows),
-        commit=tried_at(rows),
     )
 
 

@@ -23,7 +23,7 @@ from typing import Any
 from arelu_meta.store.new_database import make_database
 from tests.faults.launching import Started, start, warm_up
 from tests.faults.mlflow_server import PASSWORD, Server, warm_up_server
-from tests.faults.record import Record, write_record
+from tests.faults.record import Record, commit, write_record
 from tests.faults.stored_rows import read_rows, row_differences
 from tests.faults.writers import forked, new_database, postgresql
 from tests.store import stored
@@ -163,7 +163,7 @@ def main() -> int:
     given = parser.parse_args()
     warm_up()
     warm_up_server()
-    began, folder = time.monotonic(), Path(tempfile.mkdtemp(prefix="arelu_meta-syncing-"))
+    folder = Path(tempfile.mkdtemp(prefix="arelu_meta-syncing-"))
     with postgresql() as cluster:
         wrong, seconds = trial(folder, cluster, given.runs, given.kills, given.seed)
     if max(seconds) >= MOST_SECONDS:
@@ -178,11 +178,11 @@ def main() -> int:
             how=f"{given.runs} runs go from SQLite to a server on {kind}, and from there to another SQLite file; both "
             f"are killed (SIGKILL) {given.kills} times at random moments. All rows and files are compared, without "
             f"MLflow; then a second sync, and one back to the origin, send nothing within {MOST_SECONDS:g} s.",
-            command=f"python -m tests.faults.syncing --runs {given.runs} --kills {given.kills} --seed {given.seed}",
-            tried=2 * given.kills,
+            command=f"python -m tests.faults.syncing --runs {given.runs} --kills {given.kills}",
+            commits={commit(): 2 * given.kills},
             lost=len(wrong),
             notes=f"syncs that had nothing to do took {', '.join(f'{one:.1f}' for one in seconds)} s, imports left out",
-            seconds=time.monotonic() - began,
+            seed=given.seed,
         )
     )
     sys.stdout.write(f"{len(wrong)} lost, in {folder}\n" if wrong else "nothing was lost\n")

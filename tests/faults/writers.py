@@ -27,7 +27,7 @@ from pathlib import Path
 
 from tests.faults.launching import Started, start, warm_up
 from tests.faults.mlflow_server import HOST, Server, free_port, warm_up_server
-from tests.faults.record import Log, Record, history, trial_parser, tried_at, write_record
+from tests.faults.record import Log, Record, commits_of, history, trial_parser, write_record
 from tests.faults.stored import StoredRun, read_runs, read_store
 
 WORDS = ["classify", "--task", "digits_classify", "--limit-train", "64", "--limit-test", "32", "--epochs", "3"]
@@ -273,11 +273,9 @@ def main() -> int:
                 promise=promise.promise,
                 how=promise.how,
                 command=f"python -m tests.faults.writers --count {given.count} --only {name}",
-                tried=len(rows),
+                commits=commits_of(rows),
                 lost=sum(bool(row["wrong"]) for row in rows),
                 notes="; ".join([*filter(None, [promise.notes]), *history(rows)]),
-                seconds=sum(row["seconds"] for row in rows),
-                commit=tried_at(rows),
             )
             write_record(record)
             lost += record.lost
