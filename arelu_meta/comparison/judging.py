@@ -1,5 +1,6 @@
 """Judge the runs of any MLflow experiment, or any table of results, by the statistics of comparisons."""
 
+import difflib
 import hashlib
 import io
 import json
@@ -180,6 +181,8 @@ def _table(
 
 def _read_csv(path: Path) -> pd.DataFrame:
     """A table of text: an empty field is no value, `nan` one that is not finite."""
-    text = read_text(path, most=MOST_TABLE, remedy="name a CSV file", what="no table")
+    near = difflib.get_close_matches(path.name, [one.name for one in path.parent.glob("*.csv")], n=1)
+    remedy = "name a CSV file" if path.exists() or not near else f"did you mean {str(path.with_name(near[0]))!r}?"
+    text = read_text(path, most=MOST_TABLE, remedy=remedy, what="no table")
     with parsing(path, remedy="write it with a header and a row per run", what="no table"):
         return pd.read_csv(io.StringIO(text), dtype=str, keep_default_na=False)

@@ -212,13 +212,22 @@ def where_to_look(run_id: str, experiment_id: str, tracking_uri: str, view: str 
         page = f"/#/experiments/{experiment_id}/runs?{_MODEL_TRAINING}&compareRunsMode=CHART&viewStateShareKey={view}"
     tracking_uri = without_password(tracking_uri)
     run = ("MLflow run", f"{run_id} in {tracking_uri}")
+    unlisted = [("", line)] if view and (line := _views_unlisted()) else []
     if tracking_uri.startswith("http"):
-        return [run, ("look at it", tracking_uri.rstrip("/") + page)]
+        return [run, ("look at it", tracking_uri.rstrip("/") + page), *unlisted]
     return [
         run,
         ("look at it", f"mlflow ui --backend-store-uri {tracking_uri}"),
         ("", f"then http://127.0.0.1:5000{page}"),
+        *unlisted,
     ]
+
+
+def _views_unlisted() -> str:
+    """Say what the UI of an older MLflow does not have; empty where it has it."""
+    from arelu_meta.store.saved_view import UNLISTED, lists_views  # and MLflow, which most of these lines do without
+
+    return "" if lists_views() else UNLISTED
 
 
 def block(title: str, rows: Sequence[tuple[str, str]]) -> str:

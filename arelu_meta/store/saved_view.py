@@ -21,7 +21,9 @@ MOST = MAX_EXPERIMENT_TAG_VAL_LENGTH  # characters of a tag
 MODEL_TRAINING = {"mlflow.experimentKind": "custom_model_development"}
 """Tag of an experiment that is not about language models: the UI need not ask."""
 _SECTION = "arelu-meta-answer"
+_WHOLE_WIDTH = {"columns": 1, "cardHeight": 1200}  # the UI's own are 3 and 360, room for one picture
 _FIRST_WITH_NAMES = (3, 15)
+UNLISTED = "keep this link: MLflow lists such views by name since 3.15"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,10 +35,10 @@ class SavedView:
         condition: which runs, in MLflow's language.
         metric: what they are ranked by, in the first column.
         higher_is_better: whether its best is its highest.
-        groups: parameters or tags whose values are a group, which the UI shows by the mean of its runs.
+        groups: parameters or tags whose values are a group, which the UI shows by the mean of its runs; may be empty.
         columns: further columns, as `params.NAME` or `tags.NAME`.
         charts: `bar`, `line`, `scatter` and `picture`, in their order.
-        by_run: whether charts show single runs, as pictures need it, and groups are in the table alone.
+        by_run: whether charts show single runs, as pictures need it, in cards that have the whole page.
     """
 
     name: str
@@ -56,16 +58,18 @@ class SavedView:
             "name": "Pictures" if self.by_run else "The answer",
             "display": True,
             "isReordered": True,
+            **(_WHOLE_WIDTH if self.by_run else {}),
         }
         columns = [f"{kind}.`{key}`" for kind, _, key in (column.partition(".") for column in self.columns)]
         groups = [{"mode": mode, "groupByData": key} for mode, key in self.groups]
         return {
             "searchFilter": self.condition,
             "orderByKey": f"metrics.`{self.metric}`",
-            "orderByAsc": not self.higher_is_better,
+            "orderByAsc": self.higher_is_better == self.by_run,  # the UI shows the pictures of the last run first
             "selectedColumns": [f"metrics.`{self.metric}`", *columns],
             "runsHiddenMode": "SHOW_ALL",
-            "groupBy": {"aggregateFunction": "average", "groupByKeys": groups},
+            "runListHidden": self.by_run,
+            "groupBy": {"aggregateFunction": "average", "groupByKeys": groups} if groups else None,
             "useGroupedValuesInCharts": not self.by_run,
             "hideEmptyCharts": True,
             "isAccordionReordered": True,

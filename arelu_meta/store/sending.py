@@ -21,7 +21,7 @@ from arelu_meta.store.connection import (
     quiet_loggers,
 )
 from arelu_meta.store.journal import Entry, Journal
-from arelu_meta.store.linking import link_metrics
+from arelu_meta.store.linking import link_metrics, say_unlinked
 
 # Tags of a run: its journal, the process that runs it, and what ended it where it did not do so itself.
 JOURNAL, PROCESS, ENDED_BY = "journal", "process", "ended_by"
@@ -67,10 +67,12 @@ def send_entry(client: MlflowClient, experiment_id: str, journal: Journal, *, ag
     elif kind == "child":
         _make_child(client, run_id, entry)
     else:
-        if entry["status"] == RunStatus.to_string(RunStatus.FINISHED):
-            link_metrics(client, run_id)
+        finished = entry["status"] == RunStatus.to_string(RunStatus.FINISHED)
+        unlinked = link_metrics(client, run_id) if finished else ""
         with no_address_printed():
             client.set_terminated(run_id, entry["status"], entry["time"])
+        if unlinked:  # said by now: a store that went away would have refused the end as well, and is asked again
+            say_unlinked(client, unlinked)
     journal.next_was_sent()
 
 

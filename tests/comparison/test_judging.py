@@ -223,3 +223,10 @@ def test_a_file_and_a_data_frame_give_the_same():
 def test_wrong_input(data: object, given: dict[str, str], message: str):
     with pytest.raises(InputError, match=message):
         arelu_meta.judge(data, arm="lr", metric="acc", **given)
+
+
+def test_the_name_of_a_file_that_is_not_there_suggests_a_near_one():
+    Path("tables").mkdir()
+    Path("tables/results.csv").write_text("lr,seed,acc\n")
+    with pytest.raises(InputError, match=r"No such file or directory; did you mean 'tables/results.csv'\?"):
+        arelu_meta.judge("tables/result.csv", arm="lr", metric="acc")

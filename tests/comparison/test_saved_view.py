@@ -1,5 +1,7 @@
 """The view that a comparison opens with: what is in it. How it is written is tested in tests/store."""
 
+from dataclasses import replace
+
 import pytest
 
 from arelu_meta.comparison.saved_view import PICTURES, VIEW, comparison_view, experiment_tags
@@ -32,6 +34,8 @@ def test_the_best_stands_first(higher: bool, ascending: bool):
 
 def test_pictures_have_a_view_of_their_own_with_a_card_for_each():
     findings = sweep({"relu": 66.0, "arelu": 80.0}, seeds=[0, 1])
+    runs = findings.runs[(findings.runs["seed"] != 0) | (findings.runs["activation"] != "relu")]
+    findings = replace(findings, runs=runs)  # one run of seed 0, two of seed 1
     assert PREFIX + PICTURES not in experiment_tags(findings, "0123")
     tags = experiment_tags(findings, "0123", {"overlays": 3, "activation_curves": 3})
     state, first = decoded(tags[PREFIX + PICTURES]), decoded(tags[PREFIX + VIEW])
@@ -40,4 +44,8 @@ def test_pictures_have_a_view_of_their_own_with_a_card_for_each():
         ("IMAGE", ["overlays"], 3),
     ]
     assert (state["useGroupedValuesInCharts"], first["useGroupedValuesInCharts"]) == (False, True)
-    assert state["groupBy"] == first["groupBy"]
+    assert state["searchFilter"] == "tags.`mlflow.parentRunId` = '0123' AND params.seed = '1'"
+    assert state["groupBy"] is None
+    ((pictures,), (answer,)) = (one["compareRunSections"] for one in (state, first))
+    assert (state["runListHidden"], state["orderByAsc"], pictures["columns"]) == (True, True, 1)
+    assert "columns" not in answer

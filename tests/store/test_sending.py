@@ -135,6 +135,17 @@ def test_entries_that_were_sent_and_not_noted(store: Path, line: Line, tmp_path:
     assert_complete(store, tracker.run_id)
 
 
+@pytest.mark.usefixtures("store")
+def test_a_store_that_links_no_metrics_to_models_is_said_when_the_run_is_over(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(sending, "link_metrics", lambda _client, _run_id: "it does not know them")
+    with (
+        pytest.warns(UserWarning, match=r"links no metrics to models \(it does not know them\)"),
+        open_run("tests", name="a run", tags={}) as tracker,
+    ):
+        tracker.log_metrics({"test/accuracy": 0.5}, 0)
+    assert MlflowClient().get_run(tracker.run_id).info.status == "FINISHED"
+
+
 def test_a_model_whose_sending_broke_off(store: Path, line: Line, monkeypatch: pytest.MonkeyPatch):
     """After the store had noted the model as an output of the run: sent again, it is there once."""
     log_outputs, calls = MlflowClient.log_outputs, []

@@ -63,9 +63,10 @@ def _log_method(tracker: Tracker, final: str, number: int, draw: DrawOutcome, me
 
 def _view(result: AdaptResult, tracker: Tracker) -> SavedView:
     """The runs below the adaptation, grouped by method."""
-    metric = f"{result.final}/accuracy"
+    metric, spec = f"{result.final}/accuracy", result.spec
     return SavedView(
-        name=result.title,
+        # Not by the method that was chosen, as it shows all. The UI's list cuts names after some thirty letters.
+        name=f"adapt {spec.data.dataset} by method: {spec.network.model}, seed {spec.seed}",
         condition=f"tags.`{DRAWS_OF}` = '{tracker.journal_id}'",
         metric=metric,
         groups=[("tag", "method")],

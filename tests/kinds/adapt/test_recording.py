@@ -2,12 +2,13 @@
 
 from dataclasses import replace
 
+import mlflow
 import pytest
 from mlflow import MlflowClient
 
 from arelu_meta.kinds.adapt.recording import DRAWS_OF, record_adaptation, view_key
 from arelu_meta.kinds.adapt.result import AdaptResult
-from arelu_meta.store.saved_view import PREFIX
+from arelu_meta.store.saved_view import PREFIX, UNLISTED
 from arelu_meta.store.tracking import open_run
 from tests.kinds.adapt.test_result import outcome, result
 from tests.store.test_saved_view import decoded
@@ -51,6 +52,16 @@ def test_the_printed_link_opens_the_view():
     found = two_draws()
     link = f"/#/experiments/1/runs?workflowType=machine_learning&compareRunsMode=CHART&viewStateShareKey={found.view}"
     assert link in found.report()
+
+
+@pytest.mark.parametrize(("version", "lines"), [("3.13.0", 1), ("3.15.0", 0)])
+def test_that_an_older_ui_does_not_list_the_view_is_said_in_one_line(
+    version: str, lines: int, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(mlflow, "__version__", version)
+    found = two_draws()
+    assert found.report().count(UNLISTED) == lines
+    assert UNLISTED not in replace(found, view="").report()
 
 
 def test_a_single_answer_has_nothing_beside_it():
