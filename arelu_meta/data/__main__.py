@@ -20,6 +20,7 @@ from arelu_meta.reading import following_links, skipping_broken
 from arelu_meta.runtime.hardware import bounding_images
 
 IMAGE_MEMORY = "memory for images; a larger folder is decoded once to the cache folder [a quarter of the machine's]"
+RESIZE = "scale the shorter side and cut the centre out, squash both sides, or crop the centre without scaling [scale]"
 SIDE = 84  # pixels that files of different sizes are shown with
 
 
@@ -34,7 +35,7 @@ def parser() -> argparse.ArgumentParser:
     show.add_argument("--data-root", type=Path, metavar="DIR", help="folder of the sets that do not come bundled")
     show.add_argument("--image-memory", type=int, default=0, metavar="MIB", help=IMAGE_MEMORY)
     show.add_argument("--image-size", type=int, default=0, metavar="SIZE", help="side the images are brought to")
-    show.add_argument("--resize", choices=("crop", "scale"), default="scale", help="cut the centre out, or resample")
+    show.add_argument("--resize", choices=("crop", "scale", "squash"), default="scale", help=RESIZE)
     show.add_argument("--skip-broken", action="store_true", help="leave out files that cannot be read, and name them")
     show.add_argument("--follow-links", action="store_true", help="follow links that lead out of a folder of images")
     cache = commands.add_parser("cache", help="list the files of decoded images in the cache folder, or remove them")
@@ -66,7 +67,7 @@ def _show(flags: argparse.Namespace) -> None:
     if not 0 <= flags.image_memory < 1 << 40:
         raise InputError(f"`image_memory` is {flags.image_memory}; give a number of MiB, or 0")
     is_folder = data.is_path(flags.name) and Path(flags.name).expanduser().is_dir()
-    options = {"mixed_size": flags.image_size or SIDE} if is_folder else {}
+    options = {"mixed_size": flags.image_size or SIDE, "resize": flags.resize} if is_folder else {}
     from arelu_meta.data.describe import describe, facts, write_contact_sheet
     from arelu_meta.data.files.image_cache import keep_decoded
     from arelu_meta.data.inputs import fit_images

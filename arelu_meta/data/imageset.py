@@ -10,6 +10,7 @@ from torch import Tensor
 
 from arelu_meta.data.files import FOLDER, cached_arrays
 from arelu_meta.data.rows import HostImages, ImageRows
+from arelu_meta.data.squares import Resize
 from arelu_meta.errors import InputError
 
 NORMALISED_AT_ONCE = 1 << 18  # pixels: what the steps of the arithmetic leave in a core's cache
@@ -22,7 +23,8 @@ class Provenance:
     source: str = "memory"
     verified: bool = False
     files: Mapping[str, str] = field(default_factory=dict)  # file name -> SHA-256 of what was read
-    read_size: int = 0  # side that image files were resampled to when they were read; 0: read as they are
+    read_size: int = 0  # side of the squares that image files were read as; 0: read as they are
+    read_resize: Resize = "scale"  # how they were made squares
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,21 +4,19 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
-import numpy as np
 import torch
 import torch.nn.functional as F
-from PIL import Image
 from torch import Tensor
 
 from arelu_meta.data.imageset import ImageSet
 from arelu_meta.data.rows import HostImages, ImageRows
+from arelu_meta.data.squares import Resize, centre, scaled_size
 from arelu_meta.errors import InputError
 from arelu_meta.reading import parse_json
 from arelu_meta.runtime.hardware import available_memory, image_memory
 
-Resize = Literal["crop", "scale"]
 LARGEST = 1 << 16  # channels, and pixels a side
 LUMINANCE = (0.299, 0.587, 0.114)  # ITU-R BT.601, as PIL and torchvision convert
 METADATA_KEY = "arelu_meta_inputs"  # in the header of our safetensors files
@@ -33,8 +31,10 @@ class Inputs:
         image_size: height and width in pixels; 0: any, or not square.
         mean: per channel, of pixels in [0, 1]; empty: unknown, or not normalised.
         std: standard deviation per channel.
-        resize: how other sizes are brought to this one: resampled, or the centre cut out.
-        read_size: side that image files were resampled to when they were read, before `resize`; 0: read as they are.
+        resize: how other sizes are brought to this one, see `data.squares`.
+        read_size: side of the squares that image files were read as, before `resize`; 0: read as they are.
+        read_resize: how they were made squares; empty: squashed, but for those of the network's own size, which were
+            left as they are (models that were stored before there was a choice).
         sides: height and width where they differ.
         vectors: whether it takes vectors of `channels` features, of any value, in place of images.
         crop_pct: share of the side that is cut out of the centre when images are resampled (timm's word); 1: all.
@@ -50,6 +50,7 @@ class Inputs:
     std: tuple[float, ...] = ()
     resize: Resize = "scale"
     read_size: int = 0
+    read_resize: Resize | Literal[""] = "scale"
     sides: tuple[int, ...] = ()
     vectors: bool = False
     crop_pct: float = 1.0
@@ -89,13 +90,18 @@ def from_metadata(metadata: Mapping[str, str] | None) -> Inputs | None:
 def from_values(values: Mapping[str, Any]) -> Inputs:
     """Make inputs of plain values; files of earlier versions lack some, and know other keys besides.
 
+    Where `read_resize` is missing, `scale` meant what is `squash` now.
+
     Raises:
         InputError: a value is not of its type, or no network takes such images.
     """
     known: dict[str, Any] = {name: values[name] for name in Inputs.__dataclass_fields__ if name in values}
     known |= {name: tuple(value) for name, value in known.items() if isinstance(value, list)}
-    whole, many = ("channels", "image_size", "read_size"), ("mean", "std", "sides")
-    right = "channels" in known and known.get("resize", "scale") in ("crop", "scale")
+    if "read_resize" not in known:
+        known["read_resize"] = ""
+        known["resize"] = "squash" if known.get("resize", "scale") == "scale" else known["resize"]
+    whole, many, words = ("channels", "image_size", "read_size"), ("mean", "std", "sides"), get_args(Resize)
+    right = "channels" in known and known.get("resize", "scale") in words and known["read_resize"] in ("", *words)
     right = right and all(type(known.get(name, 0)) is int and 0 <= known.get(name, 0) <= LARGEST for name in whole)
     right = right and all(
         isinstance(known.get(name, ()), tuple)
@@ -110,8 +116,8 @@ def from_values(values: Mapping[str, Any]) -> Inputs:
     return Inputs(**known)
 
 
-def inputs_of(images: ImageSet, *, resize: Resize = "scale", read_size: int = 0) -> Inputs:
-    """What a network that was trained on these images takes."""
+def inputs_of(images: ImageSet, *, resize: Resize = "scale") -> Inputs:
+    """What a network that was trained on these images takes, and how they were read."""
     height, width = images.image_size
     square = height == width
     return Inputs(
@@ -120,7 +126,8 @@ def inputs_of(images: ImageSet, *, resize: Resize = "scale", read_size: int = 0)
         images.mean,
         images.std,
         resize=resize,
-        read_size=read_size,
+        read_size=images.provenance.read_size,
+        read_resize=images.provenance.read_resize,
         sides=() if square else (height, width),
         vectors=images.is_vectors,
     )
@@ -149,8 +156,9 @@ def fit_images(
         images: the set, of 1 or 3 channels where these change.
         channels: grey becomes colour by repetition, colour grey by luminance; 0 leaves them as they are.
         image_size: height and width in pixels; 0 leaves them as they are.
-        resize: `scale` resamples (bilinear, antialiased; masks by nearest neighbour), `crop` cuts out the centre.
-        crop_pct: `scale` resamples to `image_size` / `crop_pct`, rounded down, and cuts the centre out of that.
+        resize: `scale` resamples (bilinear, antialiased; masks by nearest neighbour) the shorter side to that size and
+            cuts out the centre, `squash` resamples both sides, `crop` cuts out the centre of the pixels as they are.
+        crop_pct: resample to `image_size` / `crop_pct` instead, rounded down, and cut the centre out of that.
 
     Returns:
         The set with images (N, channels, image_size, image_size), and masks of that size if it has any.
@@ -176,8 +184,8 @@ def fit_images(
     if isinstance(pixels, ImageRows):
         return replace(images, images=pixels.converted(fit, shape))
     if masks is not None and images.image_size != shape[1:]:  # segmentation knows no `crop_pct`
-        crops = resize == "crop"
-        masks = _cropped(masks, image_size) if crops else F.interpolate(masks, size=shape[1:])
+        size = scaled_size(*images.image_size, image_size, resize)
+        masks = fit.cut(masks if size == images.image_size else F.interpolate(masks, size=size))
     return replace(images, images=fit(pixels), masks=masks)
 
 
@@ -209,40 +217,26 @@ class Fit:
 
     def __call__(self, images: Tensor) -> Tensor:
         """Convert channels first, then the size."""
-        channels, *size = self.shape(*images.shape[1:])
+        channels, *shape = self.shape(*images.shape[1:])
         if channels != images.shape[1] and images.shape[1] == 1:
             images = images.expand(-1, channels, -1, -1).contiguous()
         elif channels != images.shape[1]:
             weights = torch.tensor(LUMINANCE, device=images.device).view(1, 3, 1, 1)
             images = (images.float() * weights).sum(1, keepdim=True).round().to(torch.uint8)
-        cuts = self.crop_pct < 1 and bool(self.image_size)
-        if list(images.shape[2:]) == size and not cuts:
+        if list(images.shape[2:]) == shape and (self.crop_pct == 1 or not self.image_size):
             return images
-        if self.resize == "crop":
-            return _cropped(images, self.image_size)
-        size = [math.floor(self.image_size / self.crop_pct)] * 2 if cuts else size
+        height, width = images.shape[2:]
+        size = scaled_size(height, width, math.floor(self.image_size / self.crop_pct), self.resize)
+        if (height, width) == size:
+            return self.cut(images)
         scaled = []
         for chunk in images.split(4096):  # no float copy of the whole set
             small = F.interpolate(chunk.float(), size=size, mode="bilinear", align_corners=False, antialias=True)
-            scaled.append(small.round().clamp(0, 255).to(torch.uint8))
-        return _cropped(torch.cat(scaled), self.image_size) if cuts else torch.cat(scaled)
+            scaled.append(self.cut(small.round().clamp(0, 255).to(torch.uint8)))
+        return torch.cat(scaled)
 
-
-def _cropped(pixels: Tensor, size: int) -> Tensor:
-    height, width = pixels.shape[2:]
-    top, left = (height - size) // 2, (width - size) // 2
-    return pixels[:, :, top : top + size, left : left + size].contiguous()
-
-
-def read_at(pixels: Tensor, size: int) -> Tensor:
-    """Resample images (N, C, H, W) uint8 to a square, as files of a folder are when they are read with a size."""
-    if not size or tuple(pixels.shape[2:]) == (size, size):
-        return pixels
-    resampled = []
-    for image in pixels.cpu():  # (C, H, W)
-        layers = [
-            Image.fromarray(layer.numpy()).resize((size, size), Image.Resampling.LANCZOS)
-            for layer in image.contiguous()
-        ]
-        resampled.append(torch.from_numpy(np.stack([np.array(layer) for layer in layers])))
-    return torch.stack(resampled).to(pixels.device)
+    def cut(self, images: Tensor) -> Tensor:
+        """Cut the centre out of images (n, C, H, W)."""
+        side = self.image_size
+        top, left = (centre(whole, side, self.resize) for whole in images.shape[2:])
+        return images[:, :, top : top + side, left : left + side].contiguous()

@@ -14,7 +14,8 @@ from torch import Tensor
 
 from arelu_meta.data.files.image_files import GREY_MODES, read_image
 from arelu_meta.data.imageset import ImageSet
-from arelu_meta.data.inputs import Inputs, fit_images, read_at
+from arelu_meta.data.inputs import Inputs, fit_images
+from arelu_meta.data.squares import squared_pixels
 from arelu_meta.errors import InputError
 
 ACCEPTED = (
@@ -162,13 +163,17 @@ def _fitted(images: Tensor, inputs: Inputs, name: str) -> Tensor:
     """Bring images (N, C, H, W) to the channels and the size of the network, through bytes as in training."""
     height, width = inputs.size
     fits = (height or images.shape[2], width or images.shape[3]) == tuple(images.shape[2:])
-    if (fits and images.shape[1] == inputs.channels and inputs.crop_pct == 1) or not len(images):
+    # Files were made squares of `read_size` before anything else, those of the network's own size too.
+    reads = bool(inputs.read_size) and not (fits and not inputs.read_resize)
+    reads = reads and tuple(images.shape[2:]) != (inputs.read_size,) * 2
+    if (fits and not reads and images.shape[1] == inputs.channels and inputs.crop_pct == 1) or not len(images):
         return images
     if not fits and inputs.sides:
         given = "x".join(str(side) for side in images.shape[2:])
         raise InputError(f"{name} are {given}; the network takes {height}x{width}, resize them to that")
     pixels = images if images.dtype == torch.uint8 else (images * 255).round().to(torch.uint8)
-    pixels = pixels if fits else read_at(pixels, inputs.read_size)
+    if reads:
+        pixels = squared_pixels(pixels, inputs.read_size, inputs.read_resize or "squash")
     raw = ImageSet(name, pixels, torch.zeros(len(pixels), dtype=torch.int64), ("",))
     return fit_images(
         raw,

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from arelu_meta.data.imageset import ImageSet
 from arelu_meta.data.inputs import fit_images
+from arelu_meta.data.squares import Resize
 from arelu_meta.errors import InputError
 
 BACKGROUND = 0.1  # of a volume's brightest pixel: what is darker is set to zero before the volume is cut
@@ -28,6 +29,7 @@ def prepare_volumes(
     crop: bool = False,
     percentiles: tuple[float, ...] = (),
     standardise: bool = False,
+    resize: Resize = "scale",
 ) -> ImageSet:
     """Prepare each patient's slices as one volume, in this order; the slices of a patient are in theirs.
 
@@ -38,6 +40,7 @@ def prepare_volumes(
         crop: set pixels below a tenth of the brightest to zero, cut the volume to what is left and pad it to a square.
         percentiles: two percentiles over all pixels of the volume that become 0 and 255; empty: pixels stay.
         standardise: have `pixels` subtract each volume's own mean and divide by its deviation, channel by channel.
+        resize: how slices that are no squares are brought to `image_size`, as in `fit_images`.
 
     Returns:
         The set of the slices that are left, patient by patient, all of one size.
@@ -62,7 +65,7 @@ def prepare_volumes(
     for group in images.groups.unique().tolist():
         numbers = torch.nonzero(images.groups == group).squeeze(1)
         numbers = numbers[1:-1] if drop_ends else numbers
-        volume, inside = _prepared(images, numbers, images.group_names[group], crop, side, percentiles)
+        volume, inside = _prepared(images.subset(numbers), images.group_names[group], crop, side, percentiles, resize)
         part = slice(done, done := done + len(volume))
         pixels[part] = volume.tensor
         if volume.masks is not None:
@@ -73,16 +76,15 @@ def prepare_volumes(
 
 
 def _prepared(
-    images: ImageSet, numbers: Tensor, patient: str, crop: bool, side: int, percentiles: tuple[float, ...]
+    volume: ImageSet, patient: str, crop: bool, side: int, percentiles: tuple[float, ...], resize: Resize
 ) -> tuple[ImageSet, slice]:
     """Prepare the volume of some slices; also say which of them are left."""
-    name, inside = f"volume {patient} of {images.name}", slice(len(numbers))
-    if not len(numbers):
+    name, inside = f"volume {patient} of {volume.name}", slice(len(volume))
+    if not len(volume):
         raise InputError(f"{name} has no slice but its ends; switch `drop_ends` off, or move it elsewhere")
-    volume = images.subset(numbers)
     if crop:
         volume, inside = _cropped(volume, name)
-    volume = fit_images(volume, image_size=side)
+    volume = fit_images(volume, image_size=side, resize=resize)
     if percentiles:
         volume = replace(volume, images=_stretched(volume.tensor, percentiles, name))
     return volume, inside

@@ -1,7 +1,7 @@
 """The images of a run: read, brought to a shape, and divided."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -13,6 +13,7 @@ from arelu_meta.data.imageset import ImageSet
 from arelu_meta.data.inputs import Inputs, fit_images, inputs_of
 from arelu_meta.data.readers.omniglot import omniglot_standard
 from arelu_meta.data.splits import Split
+from arelu_meta.data.squares import Resize
 from arelu_meta.errors import InputError
 from arelu_meta.kinds.few_shot.spec import EpisodeInputSection
 from arelu_meta.kinds.sections import DataSection, ImageShapeSection, InputSection
@@ -27,13 +28,16 @@ def load_split(
     prepare: Callable[[ImageSet], ImageSet] | None = None,
     real_targets: bool = False,
     side: int = 32,
+    resize: Resize = "scale",
     bar: progress.Bar = progress.silent,
 ) -> Split:
     """Read the images, bring them to a shape, and divide them as the spec says; `prepare` resizes them where given.
 
-    `side` is what files of different sizes are resampled to where the spec names no size.
+    `side` is that of the squares that files of different sizes are read as where no shape names a size, and `resize`
+    how that is done where no shape says it.
     """
-    options = reader_options(section, 0 if shape is None else shape.image_size, side)
+    read_as = shape or ImageShapeSection(resize=resize)
+    options = reader_options(section.dataset, section.dataset_options, read_as, side=side)
     images = data.load(section.dataset, root=root, **options)
     if images.masks is None:  # which a segmentation learns, whatever the classes
         check_classes(images)
@@ -65,28 +69,37 @@ def check_classes(images: ImageSet) -> None:
         )
 
 
-def reader_options(section: DataSection, image_size: int, side: int = 32) -> dict[str, Any]:
-    """Options of the set's reader: the size at which torchvision's sets, and files of different sizes, are read."""
-    options: dict[str, Any] = {}
-    if image_size and section.dataset.startswith(data.TORCHVISION):
-        options["image_size"] = image_size
-    return {**options, **folder_options(section.dataset, image_size or side), **section.dataset_options}
+def reader_options(
+    dataset: str, given: Mapping[str, Any], shape: ImageShapeSection, *, side: int = 32, all_squares: bool = False
+) -> dict[str, Any]:
+    """Options of the set's reader: the squares that torchvision's sets, and files of different sizes, are read as.
+
+    Args:
+        dataset: its name or path.
+        given: options of the user, which come first.
+        shape: what images are to be brought to.
+        side: of the squares where the shape names none.
+        all_squares: files of a folder are read so where they are of one size, too.
+    """
+    from_torchvision = dataset.startswith(data.TORCHVISION)
+    if not from_torchvision and not is_folder(dataset):
+        return dict(given)
+    size = shape.image_size or (0 if from_torchvision and not all_squares else side)
+    if "image_size" in given:  # a size to read at, out of which `crop` cuts that of the network
+        return {"resize": "squash" if shape.resize == "squash" else "scale", **given}
+    if not size:
+        return {"resize": shape.resize, **given}
+    return {"image_size" if from_torchvision or all_squares else "mixed_size": size, "resize": shape.resize, **given}
 
 
-def folder_options(dataset: str, side: int) -> dict[str, Any]:
-    """Options of the reader where a set is a folder: what its files become where they differ in size."""
-    is_folder = data.is_path(dataset) and os.path.isdir(os.path.expanduser(dataset))
-    return {"mixed_size": side} if is_folder else {}
+def is_folder(dataset: str) -> bool:
+    """Whether a set is a folder of files."""
+    return data.is_path(dataset) and os.path.isdir(os.path.expanduser(dataset))
 
 
-def inputs_of_run(
-    images: ImageSet, shape: ImageShapeSection, section: DataSection | None = None, crop_pct: float = 1.0
-) -> Inputs:
-    """What a network takes that was trained on these images, and how a run of these sections makes them of files."""
-    read_size = images.provenance.read_size
-    if section is not None and section.dataset.startswith(data.TORCHVISION):
-        read_size = int(reader_options(section, shape.image_size).get("image_size", 0))
-    return replace(inputs_of(images, resize=shape.resize, read_size=read_size), crop_pct=crop_pct)
+def inputs_of_run(images: ImageSet, shape: ImageShapeSection, crop_pct: float = 1.0) -> Inputs:
+    """What a network takes that was trained on these images, and how a run of this shape makes them of files."""
+    return replace(inputs_of(images, resize=shape.resize), crop_pct=crop_pct)
 
 
 def divide(images: ImageSet, section: DataSection) -> Split:

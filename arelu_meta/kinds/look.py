@@ -17,7 +17,7 @@ from arelu_meta.data.imageset import ImageSet
 from arelu_meta.data.inputs import fit_images
 from arelu_meta.errors import InputError
 from arelu_meta.kinds.classify.spec import ClassifySpec
-from arelu_meta.kinds.images import folder_options, load_split
+from arelu_meta.kinds.images import is_folder, load_split
 from arelu_meta.kinds.networks import build_classifier
 from arelu_meta.kinds.segment.run import read_split
 from arelu_meta.kinds.segment.spec import SegmentSpec
@@ -165,20 +165,22 @@ def _test_images(stored: StoredModel, root: str | None) -> ImageSet:
         _check_tested_on(test, stored.run_id)
         return test
     section = values.get("data") or {"dataset": values["domains"]["target"]}
-    read_size = stored.inputs.read_size if stored.inputs else 0
-    options = folder_options(section["dataset"], read_size) if read_size else {}
-    images = data.load(section["dataset"], root=root, **options, **section.get("dataset_options", {}))
+    inputs, options = stored.inputs, dict(section.get("dataset_options", {}))
+    if inputs is not None and inputs.read_size:
+        options |= {"image_size": inputs.read_size, "resize": inputs.read_resize or "squash"}
+    elif inputs is not None and inputs.image_size and is_folder(section["dataset"]):  # cut out of files as they are
+        options = {"mixed_size": inputs.image_size, "resize": inputs.resize, **options}
+    images = data.load(section["dataset"], root=root, **options)
     numbers = torch.tensor(json.loads(read_artifact(stored.run_id, "split.json"))["test"], dtype=torch.int64)
     if not len(numbers):
         raise InputError(f"run {stored.run_id} held no images out that could be drawn; name another")
-    if stored.inputs is None or len(images) <= int(numbers.max()):
+    if inputs is None or len(images) <= int(numbers.max()):
         raise InputError(f"{images.name} is not the set that run {stored.run_id} was tested on")
-    inputs = stored.inputs
     images = fit_images(
         images.subset(numbers),
         channels=inputs.channels,
         image_size=inputs.image_size,
-        resize=(values.get("input") or values.get("fit") or {}).get("resize", "scale"),
+        resize=inputs.resize,
         crop_pct=inputs.crop_pct,
     )
     _check_tested_on(images, stored.run_id)

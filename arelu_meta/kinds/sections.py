@@ -111,8 +111,8 @@ class ImageShapeSection(Section):
     """colour channels the images are turned into; 0: as they are"""
     image_size: Annotated[int, Field(ge=0)] = 0
     """side in pixels the images are brought to; 0: as they are"""
-    resize: Literal["crop", "scale"] = "scale"
-    """how: cut the centre out, or resample"""
+    resize: Literal["crop", "scale", "squash"] = "scale"
+    """how: scale the shorter side and cut the centre out, squash both sides, or crop the centre without scaling"""
 
 
 class InputSection(ImageShapeSection):

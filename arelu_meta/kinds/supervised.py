@@ -113,7 +113,7 @@ def run_supervised(
         if processes.rank() == 0:
             _record(result, prepared.measure, split.test, log, session.tracker)
         if processes.rank() == 0 and keep_model:
-            inputs = inputs_of_run(split.test, shape, spec.data, crop_pct)
+            inputs = inputs_of_run(split.test, shape, crop_pct)
             session.tracker.log_network(result.network, split.test, inputs)
         return session.described(result)
 

@@ -11,7 +11,8 @@ from torch import Tensor, nn
 from arelu_meta.activations import Activation
 from arelu_meta.backbones.classifier_head import find_head, replace_head
 from arelu_meta.data.imageset import ImageSet
-from arelu_meta.data.inputs import Inputs, Resize, fit_images
+from arelu_meta.data.inputs import Inputs, fit_images
+from arelu_meta.data.squares import Resize
 from arelu_meta.errors import InputError, first_line
 from arelu_meta.pretrained.networks import (
     Model,
@@ -87,7 +88,7 @@ def assemble(
         preserve: start the new activations where the old ones were
         channels: colour channels the images are turned into; 0: those of the network's first layer
         image_size: side in pixels the images are brought to; 0: the weights' own, or the images'
-        resize: "scale" resamples, "crop" cuts the centre out
+        resize: "scale" scales the shorter side and cuts the centre out, "squash" scales both sides, "crop" cuts alone
         normalise: whose mean and deviation: "weights" (the target's where unknown), "imagenet", "target", "none"
         mean: mean of each channel in [0, 1], given instead; one number or one per channel
         std: deviation of each channel, given with `mean`

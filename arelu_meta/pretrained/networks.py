@@ -242,11 +242,11 @@ def declared_inputs(network: nn.Module, model: ModelSource, *, weights: str = "D
     return Inputs(channels)
 
 
-def published_crop(network: nn.Module, model: ModelSource, weights: str) -> float:
+def published_crop(network: nn.Module | None, model: ModelSource, weights: str) -> float:
     """Share of the side that the publisher cuts out of the centre to evaluate the network; 1 where nobody says.
 
     Args:
-        network: as it was built.
+        network: as it was built; None: not yet, which some do not say anything before.
         model: where it is from.
         weights: as in `assemble`.
     """
@@ -259,4 +259,7 @@ def published_crop(network: nn.Module, model: ModelSource, weights: str) -> floa
         transforms = chosen.transforms()
         return float(transforms.crop_size[0] / transforms.resize_size[0])
     config = getattr(network, "pretrained_cfg", None) or getattr(network, "default_cfg", None)
+    if network is None and model.family == "timm" and not model.bare.startswith(HUBS):
+        found = import_timm().get_pretrained_cfg(model.bare)
+        config = found.to_dict() if found is not None else None
     return float(config.get("crop_pct") or 1.0) if isinstance(config, Mapping) else 1.0

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from arelu_meta.data.inputs import Inputs
 from arelu_meta.data.raw_images import prepare_images
+from arelu_meta.data.squares import Resize, centre, scaled_size
 from arelu_meta.errors import InputError
 from arelu_meta.store.image_files import AT_ONCE, answer_files, check_any, find_images, printable
 from arelu_meta.store.models import StoredModel
@@ -56,13 +57,26 @@ class Marked:
         Returns:
             A grey picture of that size. Where the network was given the centre of the image, nothing is marked around.
         """
-        small = Image.fromarray(self.masks[number].numpy().astype("uint8") * 255)
-        if self.inputs.resize == "crop" and self.inputs.image_size:
-            read = (self.inputs.read_size,) * 2 if self.inputs.read_size and small.size != size else size
-            whole = Image.new("L", read)
-            whole.paste(small, ((read[0] - small.width) // 2, (read[1] - small.height) // 2))
-            small = whole
-        return small if small.size == size else small.resize(size, Image.Resampling.NEAREST)
+        mask = Image.fromarray(self.masks[number].numpy().astype("uint8") * 255)
+        inputs, steps = self.inputs, []  # what was done with the image: a size, and how it was brought to a square
+        if inputs.read_size and (mask.size != size or inputs.read_resize):
+            steps.append((size, inputs.read_size, inputs.read_resize or "squash"))
+            size = (inputs.read_size, inputs.read_size)
+        if inputs.image_size:
+            steps.append((size, inputs.image_size, inputs.resize))
+        for before, side, resize in reversed(steps):
+            mask = _unsquared(mask, before, side, resize)
+        return mask if steps or mask.size == size else mask.resize(size, Image.Resampling.NEAREST)
+
+
+def _unsquared(mask: Image.Image, size: tuple[int, int], side: int, resize: Resize) -> Image.Image:
+    """Put the mask of a square to where it was in an image of that width and height, see `data.squares`."""
+    height, width = scaled_size(size[1], size[0], side, resize)
+    if (width, height) != mask.size:
+        whole = Image.new("L", (width, height))
+        whole.paste(mask, (centre(width, side, resize), centre(height, side, resize)))
+        mask = whole
+    return mask if mask.size == size else mask.resize(size, Image.Resampling.NEAREST)
 
 
 class SegmentationModel:

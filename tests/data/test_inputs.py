@@ -69,12 +69,29 @@ def test_nothing_larger_can_be_cut_out():
         fit_images(made(), image_size=13, resize="crop")
 
 
+@pytest.mark.parametrize(("height", "width"), [(12, 15), (19, 12), (12, 12)])
 @pytest.mark.parametrize("size", [6, 9, 20])
-def test_scale_is_torchvisions(size: int):
-    images = made(3, 12, 15)
-    wanted = vision.resize(images.images, [size, size], antialias=True)
+def test_scale_is_torchvisions_resize_and_centre_crop(height: int, width: int, size: int):
+    images = made(3, height, width)
+    wanted = vision.center_crop(vision.resize(images.images, [size], antialias=True), [size, size])
     fitted = fit_images(images, image_size=size).images
     assert fitted.dtype == torch.uint8
+    assert (fitted.int() - wanted.int()).abs().max() <= 1
+
+
+def test_a_share_of_the_shorter_side_is_cut_out_as_networks_are_published():
+    """torchvision's `Resize(16)` and `CenterCrop(14)`: 14 / 0.875 is 16."""
+    images = made(3, 24, 31)
+    wanted = vision.center_crop(vision.resize(images.images, [16], antialias=True), [14, 14])
+    fitted = fit_images(images, image_size=14, crop_pct=0.875).images
+    assert (fitted.int() - wanted.int()).abs().max() <= 1
+
+
+@pytest.mark.parametrize("size", [6, 20])
+def test_squash_scales_both_sides(size: int):
+    images = made(3, 12, 15)
+    wanted = vision.resize(images.images, [size, size], antialias=True)
+    fitted = fit_images(images, image_size=size, resize="squash").images
     assert (fitted.int() - wanted.int()).abs().max() <= 1
 
 
@@ -88,6 +105,17 @@ def test_scaled_masks_keep_their_values_and_places():
     images = made(masks=True)
     fitted = fit_images(images, image_size=24)
     assert torch.equal(fitted.masks, images.masks.repeat_interleave(2, 2).repeat_interleave(2, 3))
+
+
+def test_masks_of_wide_images_are_cut_where_these_are():
+    """8 to 4, and 12 columns to 6: one off each side, two of the mask's pixels."""
+    pixels = torch.zeros(1, 1, 8, 12, dtype=torch.uint8)
+    pixels[:, :, 2:6, 2:8] = 255
+    masks = (pixels > 127).to(torch.uint8)
+    wide = ImageSet("wide", pixels, torch.zeros(1, dtype=torch.int64), ("a",), masks=masks)
+    fitted = fit_images(wide, image_size=4)
+    assert fitted.masks[0, 0].tolist() == [[0, 0, 0, 0], [1, 1, 1, 0], [1, 1, 1, 0], [0, 0, 0, 0]]
+    assert torch.equal(fitted.masks, (fitted.images > 127).to(torch.uint8))
 
 
 def test_masks_are_cropped_where_their_images_are():

@@ -114,6 +114,28 @@ def test_help_and_list_import_no_torch(arguments):
     assert "show" in done.stdout or "digits" in done.stdout
 
 
+@pytest.mark.parametrize("sizes", [[30, 30], [30, 60]])
+@pytest.mark.parametrize(
+    ("resize", "colours"),
+    [("scale", {"green"}), ("squash", {"red", "green", "blue"}), ("crop", {"green"}), ("", {"green"})],
+)
+@pytest.mark.filterwarnings("ignore:images differ in size")
+def test_wide_photographs_are_shown_as_a_network_would_get_them(tmp_path, sizes, resize, colours):
+    """Three squares side by side, red, green and blue: the one in the middle, or all of them squashed."""
+    paint = {"red": (255, 0, 0), "green": (0, 255, 0), "blue": (0, 0, 255)}
+    for label, side in enumerate(sizes):
+        photo = Image.new("RGB", (3 * side, side))
+        for number, colour in enumerate(paint.values()):
+            photo.paste(colour, (number * side, 0, (number + 1) * side, side))
+        (tmp_path / "photos" / str(label)).mkdir(parents=True)
+        photo.save(tmp_path / "photos" / str(label) / "1.png")
+    words = ["show", str(tmp_path / "photos"), "--image-size", "30", "--out", str(tmp_path / "sheet.png")]
+    assert main([*words, *(["--resize", resize] if resize else [])]) == 0
+    seen = np.asarray(Image.open(tmp_path / "sheet.png")).reshape(-1, 3)
+    found = {name for name, colour in paint.items() if (np.abs(seen.astype(int) - colour).max(1) < 8).sum() > 100}
+    assert found == colours
+
+
 def test_a_large_folder_is_shown_from_its_file_which_can_be_removed(tmp_path, monkeypatch, capsys):
     """30 images of 3x128x128 are 1.5 MB, more than 1 MiB."""
     monkeypatch.setenv("ARELU_META_CACHE", str(tmp_path / "cache"))

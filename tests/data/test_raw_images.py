@@ -1,6 +1,7 @@
 """Images in every form they are sent in: the same pixels for the network, or one line that says what to send."""
 
 import base64
+from dataclasses import replace
 from io import BytesIO
 
 import numpy as np
@@ -8,10 +9,11 @@ import pandas as pd
 import pytest
 import torch
 from PIL import Image
+from torchvision.transforms.v2 import functional as vision
 
 from arelu_meta import data
 from arelu_meta.data.imageset import ImageSet
-from arelu_meta.data.inputs import Inputs, fit_images
+from arelu_meta.data.inputs import Inputs, fit_images, from_values, inputs_of
 from arelu_meta.data.raw_images import prepare_images
 from arelu_meta.errors import InputError
 
@@ -100,7 +102,7 @@ def test_black_and_white_is_0_and_255():
     assert found.tolist() == [[[[0.0, 1.0]]]]
 
 
-@pytest.mark.parametrize(("channels", "resize"), [(1, "scale"), (3, "scale"), (3, "crop")])
+@pytest.mark.parametrize(("channels", "resize"), [(1, "scale"), (3, "scale"), (3, "squash"), (3, "crop")])
 def test_other_shapes_are_fitted_as_a_run_fits_its_images(channels, resize):
     """A run fits bytes, and bytes it gives: so floats are rounded to them before."""
     raw = pixels(3, 12, 15)
@@ -123,6 +125,30 @@ def test_files_are_read_as_the_folder_of_the_training_was(tmp_path):
     files = [path.read_bytes() for path in sorted((tmp_path / "set" / "a").iterdir())]
     assert torch.equal(prepare_images(files, Inputs(3, 8, read_size=9)), expected)
     assert not torch.equal(prepare_images(files, Inputs(3, 8)), expected)
+
+
+@pytest.mark.parametrize("size", [(8, 8), (9, 9), (12, 15)])
+def test_files_of_the_networks_own_size_go_the_way_of_the_others(tmp_path, size):
+    """A folder read at 9 pixels of which the network gets the middle 8: a file of 8x8 is enlarged before, too."""
+    save = tmp_path / "set" / "a" / "1.png"
+    save.parent.mkdir(parents=True)
+    save.write_bytes(png(pixels(3, *size)[0]))
+    read = data.load(str(tmp_path / "set"), image_size=9)
+    expected = fit_images(read, image_size=8, resize="crop").images.float() / 255
+    assert torch.equal(prepare_images([save], replace(inputs_of(read, resize="crop"), image_size=8)), expected)
+
+
+@pytest.mark.parametrize("stored", [{}, {"resize": "scale"}])
+def test_models_of_earlier_versions_squash_files_as_they_did(stored):
+    """Read at 9 pixels by Lanczos, both sides, then scaled to 8, both sides; one of 8x8 was left as it was."""
+    inputs = from_values({"channels": 3, "image_size": 8, "read_size": 9, **stored})
+    wide, own = pixels(3, 12, 15)[0], pixels(3)[0]
+    read = Image.fromarray(wide.transpose(1, 2, 0)).resize((9, 9), Image.Resampling.LANCZOS)
+    read = torch.from_numpy(np.array(read)).permute(2, 0, 1)
+    expected = vision.resize(read, [8, 8], antialias=True)
+    found = prepare_images([png(wide), png(own)], inputs) * 255
+    assert (found[0] - expected).abs().max() <= 1
+    assert np.array_equal(found[1].round().numpy(), own)
 
 
 def test_files_of_several_sizes_and_colours():

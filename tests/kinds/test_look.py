@@ -90,7 +90,7 @@ def test_any_run_whose_network_is_in_the_store(tmp_path, monkeypatch, kind):
 @pytest.mark.usefixtures("store")
 @pytest.mark.filterwarnings("ignore:images differ in size")
 def test_photographs_of_different_sizes_are_read_again_as_the_run_read_them(tmp_path):
-    """Resampled when they were read, scaled to 16 and cut to 8: `look` refuses images of another digest."""
+    """Made squares of 16 when they were read, and cut to 8: `look` refuses images of another digest."""
     random = np.random.default_rng(0)
     for label in ("ant", "bee"):
         (tmp_path / "photos" / label).mkdir(parents=True)

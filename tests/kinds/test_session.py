@@ -9,11 +9,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from PIL import Image
+from torchvision.transforms import CenterCrop, Compose, InterpolationMode, Resize
 
 import arelu_meta
 from arelu_meta import classify, maml
 from arelu_meta.data import splits
 from arelu_meta.data.imageset import ImageSet, Provenance
+from arelu_meta.data.raw_images import prepare_images
 from arelu_meta.data.rows import HostImages, ImageRows
 from arelu_meta.errors import InputError, RunError
 from arelu_meta.kinds import session
@@ -26,6 +29,7 @@ from arelu_meta.runtime.hardware import threads
 from arelu_meta.runtime.waiting import waiting_policy
 from arelu_meta.store.connection import get_run
 from arelu_meta.store.run_folder import RunFolder
+from tests.photographs import SIZES, write_photographs
 from tests.supervised_runs import no_model
 from tests.tiny_runs import MLFLOW_WARNINGS
 
@@ -94,18 +98,59 @@ def test_a_folder_may_be_named_without_a_slash(tmp_path: Path, monkeypatch: pyte
 
 
 @pytest.mark.parametrize(
-    ("dataset", "option", "read_size"),
-    [("photos", 64, 64), ("tests.own_parts:stripes", 4, 0), ("tests.own_parts:stripes", "large", 0), ("digits", 4, 0)],
+    ("dataset", "given", "resize", "wanted"),
+    [
+        ("photos", {}, "scale", {"mixed_size": 20, "resize": "scale"}),
+        ("photos", {}, "crop", {"mixed_size": 20, "resize": "crop"}),
+        ("photos", {"image_size": 64}, "crop", {"image_size": 64, "resize": "scale"}),
+        ("photos", {"image_size": 64}, "squash", {"image_size": 64, "resize": "squash"}),
+        ("photos", {"resize": "squash"}, "scale", {"mixed_size": 20, "resize": "squash"}),
+        ("tests.own_parts:stripes", {"image_size": 4}, "crop", {"image_size": 4}),
+        ("digits", {}, "scale", {}),
+    ],
 )
-def test_only_the_reader_of_folders_has_a_size(tmp_path: Path, monkeypatch, dataset: str, option, read_size: int):
-    """An option of that name of other sets may mean anything; the folder may be gone when the model is stored."""
+def test_readers_of_files_are_told_how_to_make_squares(tmp_path: Path, monkeypatch, dataset, given, resize, wanted):
+    """Options of other sets are left alone: those of the same names may mean anything there."""
     (tmp_path / "photos").mkdir()
     monkeypatch.chdir(tmp_path)
-    section = DataSection(dataset=dataset, dataset_options={"image_size": option})
-    (tmp_path / "photos").rmdir()
-    read = Provenance(read_size=option if dataset == "photos" else 0)
+    assert reader_options(dataset, given, InputSection(image_size=20, resize=resize)) == wanted
+
+
+@pytest.mark.filterwarnings("ignore:images differ in size")
+@pytest.mark.parametrize("resize", ["scale", "squash", "crop"])
+@pytest.mark.parametrize("sizes", [SIZES, ((40, 60),)])
+@pytest.mark.parametrize("given", [{}, {"image_size": 34}])
+def test_a_file_is_to_the_model_what_it_was_in_training(tmp_path: Path, resize, sizes, given):
+    """Of several sizes or of one, also where the reader makes squares of 34 of which the network gets 30."""
+    files = write_photographs(tmp_path / "photos", sizes=sizes)
+    section = DataSection(dataset=str(tmp_path / "photos"), dataset_options=given)
+    for shape in (InputSection, EpisodeInputSection):
+        read_as = shape(image_size=30, resize=resize)
+        test = (split := load_split(section, shape=read_as)).test.normalised_like(split.train)
+        found = prepare_images([files[number] for number in split.indices["test"]], inputs_of_run(test, read_as))
+        assert torch.equal(found, test.pixels(torch.arange(len(test))))
+
+
+@pytest.mark.filterwarnings("ignore:images differ in size")
+def test_photographs_keep_their_proportions_unless_they_are_squashed(tmp_path: Path):
+    """A wide one is torchvision's `Resize` and `CenterCrop` of it; both are by Lanczos."""
+    files = write_photographs(tmp_path / "photos")
+    section = DataSection(dataset=str(tmp_path / "photos"))
+    ways = {
+        "scale": Compose([Resize(30, InterpolationMode.LANCZOS), CenterCrop(30)]),
+        "squash": Resize((30, 30), InterpolationMode.LANCZOS),
+    }
+    for resize, way in ways.items():
+        split = load_split(section, shape=InputSection(image_size=30, resize=resize))
+        for image, number in zip(split.train.images, split.indices["train"], strict=True):
+            assert np.array_equal(image.permute(1, 2, 0), way(Image.open(files[number])))
+
+
+def test_a_stored_model_reads_files_as_its_images_were_read():
+    read = Provenance(read_size=64, read_resize="squash")
     images = ImageSet("x", torch.zeros(1, 1, 8, 8, dtype=torch.uint8), torch.zeros(1).long(), ("a",), provenance=read)
-    assert inputs_of_run(images, InputSection(), section).read_size == read_size
+    inputs = inputs_of_run(images, InputSection(resize="crop"))
+    assert (inputs.resize, inputs.read_size, inputs.read_resize) == ("crop", 64, "squash")
 
 
 @pytest.mark.parametrize("normalise", ["standardise", "unit", "none", True, False])
@@ -193,10 +238,10 @@ def test_sets_of_torchvision_are_read_at_the_size_that_images_are_to_have():
     shape = EpisodeInputSection(image_size=20)
     split = load_split(section, shape=shape)
     assert split.train.image_size == (20, 20)
-    assert inputs_of_run(split.train, shape, section).read_size == 20
-    options = {**section.dataset_options, "image_size": 24}
-    assert reader_options(section.model_copy(update={"dataset_options": options}), 20)["image_size"] == 24
-    assert reader_options(DataSection(dataset="digits"), 20) == {}
+    assert inputs_of_run(split.train, shape).read_size == 20
+    given = {**section.dataset_options, "image_size": 24}
+    assert reader_options(section.dataset, given, shape) == {**given, "resize": "scale"}
+    assert reader_options(section.dataset, {}, shape) == {"image_size": 20, "resize": "scale"}
 
 
 @pytest.mark.parametrize(

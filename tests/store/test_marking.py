@@ -29,13 +29,24 @@ def half_lit(path: Path, size: tuple[int, int]) -> Path:
 
 def test_files_of_any_size_have_masks_of_their_size(tmp_path):
     file = half_lit(tmp_path / "a.png", (40, 24))
-    found = model(Inputs(1, 8)).mark_files([file])
+    found = model(Inputs(1, 8, resize="squash")).mark_files([file])
     assert found.table().to_dict("records") == [{"file": str(file), "foreground": pytest.approx(0.25)}]
     mask = np.asarray(found.mask(0, (40, 24)))
     assert mask.shape == (24, 40)
     assert (mask == np.asarray(Image.open(file)) // 250 * 255).all()
     array = model(Inputs(1, 8)).predict(np.asarray(Image.open(file).resize((8, 8)))[None, None])
     assert array.to_dict("records") == [{"foreground": 0.25}]
+
+
+@pytest.mark.parametrize("inputs", [Inputs(1, 8), Inputs(1, 8, read_size=8), Inputs(1, 8, read_size=16)])
+def test_beside_the_square_that_was_scaled_nothing_is_marked(tmp_path, inputs):
+    """Out of 48x24 the middle 24x24, from column 12 on, is what the network gets."""
+    file = tmp_path / "white.png"
+    Image.new("L", (48, 24), 255).save(file)
+    mask = np.asarray(model(inputs).mark_files([file]).mask(0, (48, 24)))
+    expected = np.zeros((24, 48), np.uint8)
+    expected[:, 12:36] = 255
+    assert (mask == expected).all()
 
 
 def test_of_a_cut_out_centre_the_rest_is_not_marked(tmp_path):

@@ -20,6 +20,7 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 from torch import Tensor
 
 from arelu_meta.data.files import FOLDER, cached_arrays
+from arelu_meta.data.squares import Resize, squared
 from arelu_meta.errors import InputError, first_line
 from arelu_meta.reading import check_size, open_regular, shown
 from arelu_meta.runtime.hardware import usable_cores
@@ -54,16 +55,18 @@ class ImageFiles:
     Args:
         paths: the files.
         grey: whether all are; then they have one channel, else three.
-        size: height and width, that they have or are resized to.
+        size: height and width, that they have or are brought to.
         stamps: size in bytes and time of the last change of each file.
-        read_size: the side that they are resized to when they are read; 0: they are as they are.
+        squares: whether they are made squares when they are read; else they are as they are.
+        resize: how they are made squares, see `data.squares`.
     """
 
     paths: Sequence[Path]
     grey: bool
     size: tuple[int, int]
     stamps: Sequence[tuple[int, int]]
-    read_size: int = 0
+    squares: bool = False
+    resize: Resize = "scale"
 
     place = "image files"
     ready = False
@@ -75,8 +78,14 @@ class ImageFiles:
 
     @cached_property
     def digest(self) -> str:
-        """Digest of names, sizes and times of change, and of the shape."""
-        return stamps_digest(self.paths, self.stamps, [self.grey, *self.size])
+        """Digest of names, sizes and times of change, and of the shape and how they are brought to it."""
+        made = [self.resize] if self.squares and self.resize != "squash" else []  # which it always was once
+        return stamps_digest(self.paths, self.stamps, [self.grey, *self.size, *made])
+
+    @property
+    def read_size(self) -> int:
+        """Side of the squares that files are scaled to; 0: they are as they are, or a part of that."""
+        return self.size[0] if self.squares and self.resize != "crop" else 0
 
     def read(self, numbers: Tensor) -> Tensor:
         """Decode files by number, several at once: Pillow decodes without holding Python's lock.
@@ -87,8 +96,8 @@ class ImageFiles:
         images = torch.empty((len(numbers), height, width, channels), dtype=torch.uint8).permute(0, 3, 1, 2)
 
         def convert(image: Image.Image) -> Image.Image:
-            image, size = image.convert("L" if self.grey else "RGB"), (width, height)
-            return image if image.size == size else image.resize(size, Image.Resampling.LANCZOS)
+            image = image.convert("L" if self.grey else "RGB")
+            return squared(image, width, self.resize) if self.squares else image
 
         def some(chosen: Tensor, rows: Tensor) -> None:
             for number, row in zip(chosen.tolist(), rows, strict=True):
@@ -104,29 +113,39 @@ def find_shape(
     *,
     image_size: int | None = None,
     mixed_size: int | None = None,
+    resize: Resize = "scale",
 ) -> ImageFiles:
     """Look at the head of every file, and give them all as images of one shape: grey if all of them are.
 
-    With `image_size` each is resized to that many pixels square, with `mixed_size` where they differ in size, which a
+    With `image_size` each is made a square of that many pixels, with `mixed_size` where they differ in size, which a
     warning says; without both, unequal sizes are an error. The heads of many files are remembered in the cache folder
     until a file changes.
     """
     if len(paths) < MANY:
-        grey, height, width, *sizes = _common_shape(paths, image_size, mixed_size)
+        grey, height, width, *sizes = _common_shape(paths, image_size, mixed_size, resize)
     else:
-        key = f"{FOLDER}/{stamps_digest(paths, stamps, [image_size, mixed_size])[:32]}-shape"
-        found = cached_arrays(key, "2", lambda: {"shape": np.array(_common_shape(paths, image_size, mixed_size))})
+        key = f"{FOLDER}/{stamps_digest(paths, stamps, [image_size, mixed_size, resize])[:32]}-shape"
+        found = cached_arrays(
+            key, "2", lambda: {"shape": np.array(_common_shape(paths, image_size, mixed_size, resize))}
+        )
         grey, height, width, *sizes = found["shape"].tolist()
     if sizes:
+        done = {
+            "scale": f"the shorter side of each is scaled to {width} pixels and the centre cut out",
+            "squash": f"all are scaled to {width}x{height}, whatever their proportions",
+            "crop": f"the centre of {width}x{height} is cut out of each",
+        }
         warnings.warn(
-            "images differ in size ({}x{}, {}x{}, ...); ".format(*sizes)
-            + f"all are resampled to {width}x{height}, `image_size` sets another",
+            "images differ in size ({}x{}, {}x{}, ...): ".format(*sizes)
+            + f"{done[resize]}; `image_size` and `resize` choose otherwise",
             stacklevel=2,
         )
-    return ImageFiles(paths, bool(grey), (height, width), stamps, read_size=width if sizes or image_size else 0)
+    return ImageFiles(paths, bool(grey), (height, width), stamps, squares=bool(sizes or image_size), resize=resize)
 
 
-def _common_shape(paths: Sequence[Path], image_size: int | None, mixed_size: int | None) -> tuple[int, ...]:
+def _common_shape(
+    paths: Sequence[Path], image_size: int | None, mixed_size: int | None, resize: Resize
+) -> tuple[int, ...]:
     """Whether all files are grey, their height and width, and, where these are `mixed_size`, two sizes that differ."""
 
     def heads(some: Sequence[Path]) -> list[tuple[tuple[int, int], str]]:
@@ -150,12 +169,14 @@ def _common_shape(paths: Sequence[Path], image_size: int | None, mixed_size: int
                 f"{size[0]}x{size[1]}; set `image_size`, for example to {min(*size, *first)}"
             )
     grey = all(mode in GREY_MODES for _, mode in found)
-    if image_size is not None:
-        return grey, image_size, image_size
     other = next((size for size, _ in found if size != first), None)
-    if other is None or mixed_size is None:
+    side = image_size or (mixed_size if other else None)
+    if side is None:
         return grey, first[1], first[0]
-    return grey, mixed_size, mixed_size, *first, *other
+    small = next((path for path, (size, _) in zip(paths, found, strict=True) if min(size) < side), None)
+    if resize == "crop" and small:
+        raise InputError(f"{small} is smaller than {side}x{side}, which cannot be cut out of it; set `resize` to scale")
+    return (grey, side, side) if image_size or other is None else (grey, side, side, *first, *other)
 
 
 def why_broken(paths: Sequence[Path]) -> list[str]:

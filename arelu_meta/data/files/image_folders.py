@@ -13,6 +13,7 @@ from arelu_meta.data.files import tree_sha256
 from arelu_meta.data.files.image_files import BrokenImageError, ImageFiles, find_shape, why_broken
 from arelu_meta.data.imageset import ImageSet, Provenance
 from arelu_meta.data.rows import AT_ONCE, ImageRows
+from arelu_meta.data.squares import Resize
 from arelu_meta.errors import InputError, first_line, unknown
 from arelu_meta.reading import check_inside, parsing, read_text, shown, skips_broken
 from arelu_meta.runtime.hardware import image_memory
@@ -32,21 +33,23 @@ def hidden(name: str) -> bool:
     return name.startswith((".", "__"))
 
 
-def read_folder(folder: Path, *, image_size: int | None = None, mixed_size: int | None = None) -> ImageSet:
+def read_folder(
+    folder: Path, *, image_size: int | None = None, mixed_size: int | None = None, resize: Resize = "scale"
+) -> ImageSet:
     """Read a folder with a CSV of splits if it has one, else of class folders `CLASS/*.png`, with or without
     `train`, `validation` (or `val`) and `test` above them.
 
-    With `image_size` all files are resampled to that side when they are read, with `mixed_size` where they differ in
-    size. Files that cannot be read are an error, or left out (`reading.skipping_broken`).
+    With `image_size` all files are made squares of that side when they are read, with `mixed_size` where they differ in
+    size; `resize` says how. Files that cannot be read are an error, or left out (`reading.skipping_broken`).
     """
     try:
         with parsing(folder, what="not readable", remedy="check it and its permissions"):
-            return _read_folder(folder, image_size, mixed_size)
+            return _read_folder(folder, image_size, mixed_size, resize)
     except BrokenImageError as error:
         raise InputError(f"{error}; or leave such files out by `skip_broken`") from error
 
 
-def _read_folder(folder: Path, image_size: int | None, mixed_size: int | None) -> ImageSet:
+def _read_folder(folder: Path, image_size: int | None, mixed_size: int | None, resize: Resize) -> ImageSet:
     tables = [path for path in sorted(folder.glob("*.csv")) if set(COLUMNS) <= set(_read_csv(path)[0])]
     if len(tables) > 1:
         raise InputError(f"{folder}: both {tables[0].name} and {tables[1].name} list files; keep one of them")
@@ -60,7 +63,8 @@ def _read_folder(folder: Path, image_size: int | None, mixed_size: int | None) -
     stamps = _check_files(folder, rows)
     if skips_broken():
         rows, stamps = _readable(folder, rows, stamps)
-    source = find_shape([file for file, _, _ in rows], stamps, image_size=image_size, mixed_size=mixed_size)
+    paths = [file for file, _, _ in rows]
+    source = find_shape(paths, stamps, image_size=image_size, mixed_size=mixed_size, resize=resize)
     images, sha = _read_files(folder, source)
     classes = sorted({label for _, label, _ in rows})
     number = {label: index for index, label in enumerate(classes)}
@@ -71,7 +75,7 @@ def _read_folder(folder: Path, image_size: int | None, mixed_size: int | None) -
         labels=torch.tensor([number[label] for _, label, _ in rows]),
         class_names=tuple(classes),
         subsets={name: torch.tensor([i for i, row in enumerate(rows) if row[2] == name]) for name in sorted(subsets)},
-        provenance=Provenance(str(folder), False, {folder.resolve().name: sha}, read_size=source.read_size),
+        provenance=Provenance(str(folder), False, {folder.resolve().name: sha}, source.read_size, resize),
     )
 
 

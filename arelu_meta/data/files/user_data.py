@@ -23,6 +23,7 @@ from arelu_meta.data.files import checksums, read_arrays
 from arelu_meta.data.files.image_files import GREY_MODES
 from arelu_meta.data.files.image_folders import read_folder
 from arelu_meta.data.imageset import ImageSet, Provenance
+from arelu_meta.data.squares import Resize, check_resize
 from arelu_meta.errors import InputError
 
 CHANNELS = (1, 3)
@@ -31,16 +32,20 @@ SUFFIXES = {"train": ("_train",), "validation": ("_validation", "_val"), "test":
 Array = np.ndarray[Any, Any]
 
 
-def load_user_data(source: str | Path, *, image_size: int | None = None, mixed_size: int | None = None) -> ImageSet:
+def load_user_data(
+    source: str | Path, *, image_size: int | None = None, mixed_size: int | None = None, resize: Resize = "scale"
+) -> ImageSet:
     """Read images from a folder or an `.npz`.
 
-    `image_size` resamples the files of a folder when they are read, `mixed_size` does where they differ in size.
+    `image_size` makes the files of a folder squares when they are read, `mixed_size` does where they differ in size;
+    `resize` says how (`data.squares`).
     """
     path = Path(os.path.expanduser(source))
     if image_size is not None and image_size < 1:
         raise InputError(f"image_size must be at least 1, not {image_size}")
+    check_resize(resize)
     if path.is_dir():
-        return read_folder(path, image_size=image_size, mixed_size=mixed_size)
+        return read_folder(path, image_size=image_size, mixed_size=mixed_size, resize=resize)
     if image_size is not None:
         raise InputError(
             f"image_size= resizes the image files of a folder, not {str(source)!r}; resize the arrays instead"

@@ -21,6 +21,7 @@ from arelu_meta.data.files import data_root
 from arelu_meta.data.files.download import OFFLINE
 from arelu_meta.data.files.image_files import GREY_MODES
 from arelu_meta.data.imageset import ImageSet, Provenance
+from arelu_meta.data.squares import Resize, check_resize, squared
 from arelu_meta.errors import InputError, first_line, unknown
 from arelu_meta.registry import check_accepts, parameters_of
 
@@ -54,14 +55,20 @@ def check_torchvision(name: str) -> None:
 
 
 def load_torchvision(
-    name: str, *, root: str | Path | None = None, image_size: int | None = None, **options: object
+    name: str,
+    *,
+    root: str | Path | None = None,
+    image_size: int | None = None,
+    resize: Resize = "scale",
+    **options: object,
 ) -> ImageSet:
     """Read a set with the subsets that torchvision divides it into.
 
     Args:
         name: of the class in `torchvision.datasets`, one of `SETS`.
         root: as for `data.load`.
-        image_size: side in pixels that images are resampled to when they are read.
+        image_size: side in pixels of the squares that images are read as.
+        resize: how they are made squares, see `data.squares`.
         **options: of the class, such as `annotation_level="family"` of FGVCAircraft.
 
     Returns:
@@ -71,11 +78,12 @@ def load_torchvision(
         InputError: no such set or option, files that are missing and cannot be downloaded, or images of several sizes.
     """
     check_torchvision(name)
+    check_resize(resize)
     make, folder = getattr(torchvision.datasets, name), data_root(root)
     by_part = set(SETS[name].get("train", {})) - ({"split"} if name == "EMNIST" else set())  # whose splits are sets
     filled = {"root", "download", "transform", "target_transform", "transforms", "loader", *by_part}
     if refused := filled.intersection(options):
-        raise unknown(f"option of {name}:", min(refused), {*parameters_of(make)[0], "image_size"} - filled)
+        raise unknown(f"option of {name}:", min(refused), {*parameters_of(make)[0], "image_size", "resize"} - filled)
     check_accepts(name, make, options)
     if image_size is not None and image_size < 1:
         raise InputError(f"image_size must be at least 1, not {image_size}")
@@ -86,7 +94,7 @@ def load_torchvision(
         for number in range(len(dataset)):
             image, label = dataset[number]
             image = image.convert("L" if image.mode in GREY_MODES else "RGB")
-            images.append(image.resize((image_size,) * 2, Image.Resampling.LANCZOS) if image_size else image)
+            images.append(squared(image, image_size, resize) if image_size else image)
             labels.append(int(label))
         subsets |= {part: torch.arange(start, len(labels))} if part else {}
         classes.add(tuple(map(str, getattr(dataset, "classes", ()))))
@@ -99,7 +107,9 @@ def load_torchvision(
         labels=torch.tensor(labels),
         class_names=names,
         subsets=subsets,
-        provenance=Provenance(source=f"torchvision.datasets.{name}"),
+        provenance=Provenance(
+            f"torchvision.datasets.{name}", read_size=0 if resize == "crop" else image_size or 0, read_resize=resize
+        ),
     )
 
 

@@ -1,6 +1,5 @@
 """One adaptation: features of a pretrained network, every choice made inside the given images, one look at the rest."""
 
-import os
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -25,6 +24,7 @@ from arelu_meta.kinds.adapt.spec import FROZEN, TUNED, AdaptSpec
 from arelu_meta.kinds.adapt.supports import Draw, Draws, draw_supports
 from arelu_meta.kinds.adapt.tuning import Tuner
 from arelu_meta.kinds.execution import Execution
+from arelu_meta.kinds.images import reader_options
 from arelu_meta.kinds.session import Session, machine, open_session
 from arelu_meta.pretrained.assembly import check_memory, fit_to_inputs, load_network, noise, with_statistics
 from arelu_meta.pretrained.feature_cache import CachedGraph, cached_features
@@ -107,14 +107,8 @@ def prepare(spec: AdaptSpec, *, root: str | None = None) -> PreparedAdaptation:
     section, given = spec.network, spec.input
     model = find_model(section.model)  # names first: images may take minutes to read
     check_named_file(section.weights)
-    options, read_size = dict(spec.data.dataset_options), 0
-    from_torchvision = spec.data.dataset.startswith(data.TORCHVISION)
-    if data.is_path(spec.data.dataset) or from_torchvision:
-        size = given.image_size or published_size(model, section.weights)
-        files = from_torchvision or os.path.isdir(os.path.expanduser(spec.data.dataset))
-        if files and given.resize == "scale" and size:
-            options.setdefault("image_size", size)
-        read_size = int(options.get("image_size", 0))
+    side = published_size(model, section.weights)
+    options = reader_options(spec.data.dataset, spec.data.dataset_options, given, side=side, all_squares=True)
     drawn = draw_supports(data.load(spec.data.dataset, root=root, **options), spec.data)
     _check_folds(drawn, spec.methods.folds)
     network, weights, sized = load_network(
@@ -137,7 +131,9 @@ def prepare(spec: AdaptSpec, *, root: str | None = None) -> PreparedAdaptation:
         check_memory(len(drawn.images), inputs, memory=available_memory())
     for method in {"activation", "lora"} & set(spec.methods.arms):  # for their errors
         Tuner(found.eval(), spec.methods.activation, spec.methods.epochs, spec.seed).start(method, noise(inputs, 2))
-    return PreparedAdaptation(drawn, found.eval(), replace(inputs, resize=given.resize, read_size=read_size), weights)
+    read = drawn.images.provenance
+    inputs = replace(inputs, resize=given.resize, read_size=read.read_size, read_resize=read.read_resize)
+    return PreparedAdaptation(drawn, found.eval(), inputs, weights)
 
 
 def _check_folds(drawn: Draws, folds: int) -> None:

@@ -38,7 +38,7 @@ def load_pretrained(
     """Read and divide the images, put the network together, and bring the images to what it takes."""
     side = spec.fit.image_size or published_size(find_model(spec.network.backbone), spec.network.weights) or 224
     check_named_file(spec.network.weights)
-    split = load_split(section, root=root, train_on_validation=train_on_validation, side=side)
+    split = load_split(section, root=root, train_on_validation=train_on_validation, side=side, resize=spec.fit.resize)
     made = _assemble(spec.network, spec.episode.ways, split.train, spec.fit, seed=spec.seed)
     parts = {part: fit_to_inputs(getattr(split, part), made.inputs, resize=spec.fit.resize) for part in SUBSETS}
     parts = keep_decoded(parts, bar)

@@ -289,7 +289,7 @@ def _record(result: FewShotResult, learner: Learner, split: Split, training: Met
     curves = activation_curves(result.network, title=f"learned activations: {title}")
     if curves is not None:
         tracker.log_figure(curves, "figures/activation_curves.png", last)
-    inputs = inputs_of_run(split.train, spec.fit, spec.data)
+    inputs = inputs_of_run(split.train, spec.fit)
     with tempfile.TemporaryDirectory() as folder:
         FewShotModel(LearnerSettings.of(spec), learner, inputs).save(Path(folder) / "model")
         tracker.log_few_shot_model(Path(folder) / "model")

@@ -1,5 +1,6 @@
 """One fine-tuning run: someone's network, its weights, new activations and a new head, trained on a target."""
 
+import math
 from dataclasses import replace
 
 from arelu_meta import data
@@ -12,10 +13,11 @@ from arelu_meta.kinds.execution import BatchExecution
 from arelu_meta.kinds.finetune.result import FineTuneResult
 from arelu_meta.kinds.finetune.spec import NO_WEIGHTS, FineTuneSpec
 from arelu_meta.kinds.images import check_classes, divide, reader_options
+from arelu_meta.kinds.sections import ImageShapeSection
 from arelu_meta.kinds.session import machine, to_device
 from arelu_meta.kinds.supervised import Prepared, run_supervised
 from arelu_meta.pretrained.assembly import Assembled, assemble, check_takes, fit_to_inputs
-from arelu_meta.pretrained.networks import find_model, published_crop, published_size
+from arelu_meta.pretrained.networks import ModelSource, find_model, published_crop, published_size
 from arelu_meta.pretrained.weights import check_named_file
 
 
@@ -60,8 +62,9 @@ def prepare(
     """Read and divide the images, put the network together for them, and bring them to what it takes."""
     model = find_model(spec.network.model)  # names first: images may take minutes to read
     check_named_file(spec.network.weights)
-    side = published_size(model, spec.network.weights) or 224
-    images = data.load(spec.data.dataset, root=root, **reader_options(spec.data, spec.input.image_size, side))
+    read_as, side = _read_as(spec, model)
+    options = reader_options(spec.data.dataset, spec.data.dataset_options, read_as, side=side)
+    images = data.load(spec.data.dataset, root=root, **options)
     check_classes(images)
     split = divide(images, spec.data)
     split = splits.limit(
@@ -100,6 +103,17 @@ def prepare(
     if len(parts["train"]) % spec.training.batch_size == 1:
         check_takes(assembled.network, assembled.inputs, model=section.model, batch=1)
     return replace(split, train=parts["train"], validation=parts["validation"], test=parts["test"]), assembled
+
+
+def _read_as(spec: FineTuneSpec, model: ModelSource) -> tuple[ImageShapeSection, int]:
+    """What files of different sizes are read as, and the side of that where no size is given.
+
+    Where the centre is cut out of images that were scaled to more, they are read at that: pixels would be lost else.
+    """
+    given, side = spec.input, published_size(model, spec.network.weights) or 224
+    share = given.crop_pct or published_crop(None, model, spec.network.weights)
+    size = math.floor(given.image_size / share)
+    return ImageShapeSection(image_size=size, resize=given.resize), math.floor(side / share)
 
 
 def _details(spec: FineTuneSpec, assembled: Assembled, split: Split) -> list[tuple[str, str]]:

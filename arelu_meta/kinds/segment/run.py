@@ -105,6 +105,7 @@ def _volume_preparation(spec: SegmentSpec) -> Callable[[ImageSet], ImageSet]:
         crop=spec.volumes.crop_volumes,
         percentiles=spec.volumes.percentiles,
         standardise=spec.volumes.standardise_volumes,
+        resize=spec.fit.resize,
     )
 
 

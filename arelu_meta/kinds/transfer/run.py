@@ -17,7 +17,7 @@ from arelu_meta.data.splits import Split
 from arelu_meta.errors import InputError
 from arelu_meta.kinds.classify.run import accuracy_on, classifier_trainer
 from arelu_meta.kinds.execution import BatchExecution
-from arelu_meta.kinds.images import check_classes, folder_options, inputs_of_run, with_pixels
+from arelu_meta.kinds.images import check_classes, inputs_of_run, reader_options, with_pixels
 from arelu_meta.kinds.networks import build_classifier, check_classifier
 from arelu_meta.kinds.sections import InputSection
 from arelu_meta.kinds.session import Session, machine, open_session, to_device
@@ -109,7 +109,7 @@ def load_domain(
 ) -> Split:
     """Read a set, make it fit the network, and divide it as published, or by image where it has no parts of its own."""
     images = fit_images(
-        data.load(name, root=root, **folder_options(name, shape.image_size or side)),
+        data.load(name, root=root, **reader_options(name, {}, shape, side=side)),
         channels=shape.channels,
         image_size=shape.image_size,
         resize=shape.resize,

@@ -2,11 +2,13 @@ import csv
 import os
 import sys
 import zipfile
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image
+from torchvision.transforms import CenterCrop, Compose, InterpolationMode, Resize
 
 from arelu_meta import data
 from arelu_meta.data.files.user_data import load_user_data
@@ -87,6 +89,40 @@ def test_unequal_sizes(tmp_path):
     assert_one_line(lambda: load_user_data(tmp_path), "1.png is 8x6, 2.png is 10x9", "set `image_size`")
     assert load_user_data(tmp_path, image_size=7).images.shape == (2, 3, 7, 7)
     assert data.load(tmp_path, image_size=7).image_size == (7, 7)
+    assert_one_line(lambda: data.load(tmp_path, image_size=7, resize="squeeze"), "unknown resize 'squeeze'")
+
+
+PIL_WAYS = {  # of a picture: to 6 pixels
+    "scale": Compose([Resize(6, InterpolationMode.LANCZOS), CenterCrop(6)]),
+    "squash": Resize((6, 6), InterpolationMode.LANCZOS),
+    "crop": lambda image: image.crop(
+        ((image.width - 6) // 2, (image.height - 6) // 2, (image.width + 6) // 2, (image.height + 6) // 2)
+    ),
+}
+
+
+@pytest.mark.parametrize("resize", PIL_WAYS)
+@pytest.mark.parametrize("option", ["image_size", "mixed_size"])
+def test_photographs_of_different_sizes_become_squares(tmp_path, resize, option):
+    """By torchvision's transforms, or cut out of even sides by Pillow; a folder of no side goes with all of them."""
+    sizes = [(8, 6), (10, 12), (20, 6), (6, 6)]
+    for number, size in enumerate(sizes):
+        save(tmp_path / "a" / f"{number}.png", picture(number, size))
+    with pytest.warns(UserWarning, match="images differ in size") if option == "mixed_size" else nullcontext():
+        images = load_user_data(tmp_path, resize=resize, **{option: 6})
+    for number, size in enumerate(sizes):
+        wanted = np.asarray(PIL_WAYS[resize](Image.fromarray(picture(number, size))))
+        assert np.array_equal(images.images[number].permute(1, 2, 0).numpy(), wanted)
+    read = images.provenance
+    assert (read.read_size, read.read_resize) == (0 if resize == "crop" else 6, resize)
+
+
+def test_nothing_larger_is_cut_out_of_a_photograph(tmp_path):
+    save(tmp_path / "a" / "1.png", picture(0, (8, 6)))
+    save(tmp_path / "a" / "2.png", picture(0, (10, 9)))
+    assert_one_line(
+        lambda: load_user_data(tmp_path, mixed_size=7, resize="crop"), "1.png is smaller than 7x7", "`resize` to scale"
+    )
 
 
 def test_a_size_for_images_that_differ_leaves_equal_ones_as_they_are(tmp_path):
@@ -94,7 +130,7 @@ def test_a_size_for_images_that_differ_leaves_equal_ones_as_they_are(tmp_path):
     equal = load_user_data(tmp_path, mixed_size=5)
     assert (equal.image_size, equal.provenance.read_size) == ((6, 8), 0)
     save(tmp_path / "a" / "2.png", picture(0, (10, 9)))
-    with pytest.warns(UserWarning, match=r"differ in size \(8x6, 10x9, ...\); all are resampled to 5x5, `image_size`"):
+    with pytest.warns(UserWarning, match=r"\(8x6, 10x9, ...\): the shorter side of each is scaled to 5 pixels and"):
         mixed = load_user_data(tmp_path, mixed_size=5)
     assert (mixed.image_size, mixed.provenance.read_size) == ((5, 5), 5)
     assert torch.equal(mixed.images, load_user_data(tmp_path, image_size=5).images)
@@ -111,12 +147,12 @@ def test_a_folder_as_people_have_them(tmp_path):
     Image.new("RGB", (20, 10)).save(tmp_path / "dog" / "turned.jpg", exif=exif)
     whole = (tmp_path / "cat" / "colour.png").read_bytes()
     (tmp_path / "dog" / "cut.png").write_bytes(whole[: len(whole) // 2])
-    with pytest.warns(UserWarning, match="resampled to 6x6"):
+    with pytest.warns(UserWarning, match="scaled to 6 pixels and the centre cut out"):
         assert_one_line(
             lambda: load_user_data(tmp_path, mixed_size=6), "cut.png is not a readable image", "`skip_broken`"
         )
     (tmp_path / "dog" / "text.png").write_text("no image")
-    with skipping_broken(), pytest.warns(UserWarning, match="left out|resampled") as told:
+    with skipping_broken(), pytest.warns(UserWarning, match="left out|scaled to 6") as told:
         images = load_user_data(tmp_path, mixed_size=6)
     assert images.images.shape == (5, 3, 6, 6)
     assert images.counts().tolist() == [3, 2]

@@ -10,6 +10,7 @@ import pytest
 import torch
 from mlflow import MlflowClient
 from PIL import Image
+from torchvision.transforms import CenterCrop, Compose, InterpolationMode, Resize
 
 from arelu_meta.comparison.judging import judge
 from arelu_meta.data.raw_images import prepare_images
@@ -20,7 +21,9 @@ from arelu_meta.kinds.adapt.run import _outcome, prepare
 from arelu_meta.kinds.adapt.spec import AdaptSpec
 from arelu_meta.kinds.execution import Execution
 from arelu_meta.learners.frozen_heads import HEADS
+from arelu_meta.pretrained.assembly import fit_to_inputs
 from arelu_meta.store.predicting import find_images, load_model
+from tests.photographs import SIZES, write_photographs
 from tests.supervised_runs import ADAPT, artifacts, interrupted_after, merged, no_model
 from tests.tiny_images import DISCS
 from tests.tiny_runs import MLFLOW_WARNINGS, metric_history
@@ -28,6 +31,7 @@ from tests.tiny_runs import MLFLOW_WARNINGS, metric_history
 pytestmark = [MLFLOW_WARNINGS, pytest.mark.usefixtures("blank_figures")]
 __all__ = ["no_model"]  # a fixture
 DIGITS = {"dataset": "tests.tiny_images:digits"}
+LANCZOS = InterpolationMode.LANCZOS
 
 
 @pytest.fixture(autouse=True)
@@ -249,6 +253,20 @@ def test_answers_to_other_images_are_not_resumed(monkeypatch):
     monkeypatch.setattr(module, "draw_supports", inverted)
     with pytest.raises(InputError, match=r"the images are not those that the checkpoint in .* was trained on"):
         run(spec, Execution(resume=True))
+
+
+@pytest.mark.parametrize("resize", ["scale", "squash", "crop"])
+@pytest.mark.parametrize("sizes", [SIZES, ((40, 60),)])
+def test_photographs_are_to_the_model_what_they_were_to_adapt(tmp_path, resize, sizes):
+    files = write_photographs(tmp_path / "photos", sizes=sizes)
+    made = prepare(adapt_spec(data={"dataset": str(tmp_path / "photos")}, input={"image_size": 30, "resize": resize}))
+    fitted = fit_to_inputs(made.drawn.images, made.inputs, resize=resize)
+    found = prepare_images(files, made.inputs)
+    assert torch.equal(found, fitted.pixels(torch.arange(len(files))))
+    ways = {"scale": [Resize(30, LANCZOS), CenterCrop(30)], "squash": [Resize((30, 30), LANCZOS)]}
+    if resize in ways:
+        for image, file in zip(fitted.images, files, strict=True):
+            assert np.array_equal(image.permute(1, 2, 0), Compose(ways[resize])(Image.open(file)))
 
 
 @pytest.mark.usefixtures("store", "no_model")

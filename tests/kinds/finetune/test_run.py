@@ -3,19 +3,24 @@
 import numpy as np
 import pytest
 import torch
+import torchvision
 from mlflow import MlflowClient
 from PIL import Image
 from safetensors import safe_open
+from torchvision.transforms import CenterCrop, Compose, InterpolationMode, Resize
 
 from arelu_meta import data
 from arelu_meta.data import splits
+from arelu_meta.data.raw_images import prepare_images
 from arelu_meta.errors import InputError
 from arelu_meta.kinds import run
 from arelu_meta.kinds.execution import Execution
 from arelu_meta.kinds.finetune.run import prepare
+from arelu_meta.kinds.images import inputs_of_run
 from arelu_meta.pretrained import find_model, read_weights
 from arelu_meta.store.downloads import download_model
 from arelu_meta.store.run_folder import RunFolder
+from tests.photographs import SIZES, write_photographs
 from tests.supervised_runs import artifacts, finetune_spec, interrupted_after, no_model, same_weights
 from tests.tiny_images import DISCS, NEGATIVE
 from tests.tiny_networks import TINY, saved_state
@@ -202,6 +207,36 @@ def test_the_centre_is_cut_out_as_it_is_when_networks_are_published(given: float
     wanted = scaled[:, :, edge : edge + 8, edge : edge + 8]
     assert torch.equal(split.test.images.float(), wanted)
     assert (spec.identity == finetune_spec(input={"image_size": 8}).identity) == (given == 1.0)
+
+
+@pytest.mark.filterwarnings("ignore:images differ in size")
+@pytest.mark.parametrize("resize", ["scale", "squash"])
+@pytest.mark.parametrize("share", [1.0, 0.75])
+@pytest.mark.parametrize("sizes", [SIZES, ((40, 60),)])
+def test_photographs_are_to_the_model_what_they_were_in_training(tmp_path, resize, share, sizes):
+    """Where a share is cut out, files of several sizes are read at what it is cut out of: 24 / 0.75 is 32."""
+    files = write_photographs(tmp_path / "photos", sizes=sizes)
+    section = {"image_size": 24, "resize": resize, "crop_pct": share}
+    spec = finetune_spec(data={"dataset": str(tmp_path / "photos")}, input=section)
+    split, assembled = prepare(spec)
+    inputs = inputs_of_run(split.test, spec.input, assembled.inputs.crop_pct)
+    assert inputs.read_size == (0 if len(sizes) == 1 else 24 if share == 1 else 32)
+    found = prepare_images([files[number] for number in split.indices["test"]], inputs)
+    assert torch.equal(found, split.test.pixels(torch.arange(len(split.test))))
+
+
+@pytest.mark.filterwarnings("ignore:images differ in size")
+def test_a_published_network_sees_the_centre_as_torchvision_shows_it(tmp_path):
+    """The transform that torchvision publishes with the weights, but for its filter: files are read by Lanczos."""
+    files = write_photographs(tmp_path / "photos", count=5)
+    network = {"model": "squeezenet1_1", "weights": "none", "activation": "own"}
+    spec = finetune_spec(data={"dataset": str(tmp_path / "photos")}, network=network, input={"crop_pct": 0.0})
+    split, assembled = prepare(spec)
+    published = torchvision.models.SqueezeNet1_1_Weights.DEFAULT.transforms()
+    way = Compose([Resize(published.resize_size, InterpolationMode.LANCZOS), CenterCrop(published.crop_size)])
+    assert assembled.inputs.crop_pct == 224 / 256
+    for image, number in zip(split.test.images, split.indices["test"], strict=True):
+        assert np.array_equal(image.permute(1, 2, 0), way(Image.open(files[number])))
 
 
 def test_a_crop_of_a_crop_is_refused():
