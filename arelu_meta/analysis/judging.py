@@ -1,5 +1,6 @@
 """Any table of runs as findings, and the one answer that their analysis comes to."""
 
+import itertools
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -195,13 +196,14 @@ def _as_text(values: pd.Series) -> pd.Series:
 def _averaged(runs: pd.DataFrame, fields: Fields) -> tuple[pd.DataFrame, list[str]]:
     """One row per arm and pair, the mean of its runs: a training that was repeated is neither chosen nor doubled."""
     keys = [fields.arm, *fields.pair_by]
-    several = runs[runs.duplicated(keys, keep=False)]
+    repeated = runs.duplicated(keys, keep=False).to_numpy()
+    several = runs[repeated]
     if several.empty:
         return runs, []
     cells = several.groupby(keys, sort=False)
     named = [
         f"{', '.join(map(str, values if isinstance(values, tuple) else (values,)))}: {len(rows)}"
-        for values, rows in list(cells)[:MOST_NAMED]
+        for values, rows in itertools.islice(cells, MOST_NAMED)
     ]
     more = f" and {cells.ngroups - MOST_NAMED} more" if cells.ngroups > MOST_NAMED else ""
     settings = [column for column in several if str(column).startswith(PREFIXES["param"]) and column not in keys]
@@ -211,7 +213,11 @@ def _averaged(runs: pd.DataFrame, fields: Fields) -> tuple[pd.DataFrame, list[st
     remark = (
         f"Runs that share {_short(fields.arm)} and {pairs} count once, by their mean ({'; '.join(named)}{more}){where}."
     )
-    means = runs.groupby(keys, sort=False)[fields.metric].transform(lambda own: own.mean(skipna=False))
+    # By pandas' own functions: one of ours would be called for each of thousands of cells. Theirs leave NaN out.
+    missing = several.assign(**{fields.metric: several[fields.metric].isna()})
+    failed = missing.groupby(keys, sort=False)[fields.metric].transform("any")
+    means = runs[fields.metric].copy()
+    means[repeated] = cells[fields.metric].transform("mean").mask(failed).to_numpy()
     return runs.assign(**{fields.metric: means}).drop_duplicates(keys), [remark]
 
 

@@ -105,7 +105,7 @@ class Judgement:
                 self.write(folder)
             (Path(folder) / "judgement.json").write_text(json.dumps(self.as_dict(), indent=1))
             tags = {f"judgement.{key.replace(' ', '_')}": value for key, value in question.items()}
-            note = markdown_note(self.report, run_id=parent.run_id)
+            note = markdown_note(self.report, run_id=parent.run_id, experiment_id=parent.experiment_id)
             parent.write_report(
                 Path(folder), metrics, {**tags, "judgement.answer": str(self.answer), MLFLOW_RUN_NOTE: note}
             )

@@ -259,7 +259,11 @@ def _report(plan: Plan, parent: ParentRun, missing: tuple[str, ...]) -> Report:
             write_report(report, folder)
         tags = {"cells.finished": str(len(findings.runs)), "cells.missing": str(len(missing))}
         note = markdown_note(
-            report, plan.command, run_id=parent.run_id, most=min(MOST_NOTE, MAX_EXPERIMENT_TAG_VAL_LENGTH)
+            report,
+            plan.command,
+            run_id=parent.run_id,
+            experiment_id=parent.experiment_id,
+            most=min(MOST_NOTE, MAX_EXPERIMENT_TAG_VAL_LENGTH),
         )
         parent.write_report(folder, report_metrics(report), {**tags, MLFLOW_RUN_NOTE: note})
         single = findings.runs if findings.single_runs is None else findings.single_runs

@@ -77,11 +77,14 @@ def _table_lines(table: ReportTable) -> list[str]:
     return [header, rule, *body]
 
 
-def markdown_note(report: Report, command: str = "", *, run_id: str = "", most: int = MOST_NOTE) -> str:
+def markdown_note(
+    report: Report, command: str = "", *, run_id: str = "", experiment_id: str = "", most: int = MOST_NOTE
+) -> str:
     """What a report comes to, for the description of a run or an experiment: verdict, evidence, main tables, notes.
 
     Where that is longer than MLflow takes, notes are left out, then tables, from the last on. `run_id` is the run that
-    has the report among its artifacts: its figure of the arms is shown, as no chart of the UI has intervals.
+    has the report among its artifacts: its figure of the arms is shown, as no chart of the UI has intervals, and with
+    its experiment a link opens the report, which is hard to find there.
     """
     escape = escape_markdown
     lines = [f"> **{escape(report.banner)}**", ""] if report.banner else []
@@ -102,7 +105,12 @@ def markdown_note(report: Report, command: str = "", *, run_id: str = "", most: 
         for table in report.main_tables[: len(report.verdicts)]
     ]
     parts.append([*(f"- {escape(note)}" for note in (*report.notes, *report.missing)), ""])
-    last = ["The whole report is report/report.html among the artifacts of the parent run."]
+    place = "report/report.html"
+    if run_id and experiment_id:
+        place = (
+            f"[{place}](#/experiments/{experiment_id}/runs/{run_id}/artifacts/{place}?workflowType=machine_learning)"
+        )
+    last = [f"The whole report is {place} among the artifacts of the parent run."]
     last += ["", "```", command, "```"] if command else []
     while len(text := "\n".join([*lines, *(line for part in parts for line in part), *last])) > most and parts:
         parts.pop()

@@ -114,6 +114,13 @@ def test_runs_of_one_arm_and_seed_count_once_by_their_mean():
     assert remarks == ("Runs that share lr and seed count once, by their mean (0.01, 0: 3); they differ in epochs.",)
 
 
+def test_a_cell_of_which_one_run_failed_has_failed():
+    extra = pd.DataFrame({"lr": [0.01], "seed": [1], "acc": ["nan"]})
+    analysis, _ = judged(pd.concat([runs().astype({"acc": str}), extra]))
+    assert analysis.primary[0].arm("0.01").failed == {1: "diverged"}
+    assert difference(analysis, "0.01") == {0: 5.0, 2: 5.5}
+
+
 def test_the_earliest_arm_is_the_baseline_and_numbers_may_be_written_in_two_ways():
     table = runs(lr=["0.1", "1e-1", "0.10", "0.01", "0.01", "0.01"], start_time=[9, 8, 7, 3, 4, 5])
     analysis, _ = judged(table)

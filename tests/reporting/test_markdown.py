@@ -97,3 +97,10 @@ def test_a_note_shows_the_figures_that_the_report_has(swept: dict, tmp_path: Pat
     written = {path.relative_to(tmp_path).as_posix() for path in write_report(report, tmp_path)}
     assert named
     assert set(named) == {name for name in written if name.startswith("figures/arms")}
+
+
+def test_a_note_links_the_page_of_the_report():
+    report = make_report(sweep())
+    link = "[report/report.html](#/experiments/7/runs/0123/artifacts/report/report.html?workflowType=machine_learning)"
+    assert link in markdown_note(report, run_id="0123", experiment_id="7")
+    assert "The whole report is report/report.html among" in markdown_note(report, run_id="0123")
