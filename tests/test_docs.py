@@ -43,6 +43,7 @@ def test_adapting(tmp_path, monkeypatch, capsys):
     assert f"python -m arelu_meta.predict {result.run_id} IMAGES..." in capsys.readouterr().out
 
 
+@pytest.mark.figures
 @pytest.mark.usefixtures("workplace")
 def test_explain(monkeypatch):
     """The grid of starts takes an hour; its rows are made up, in the form in which they come."""
