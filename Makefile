@@ -10,6 +10,10 @@ NEWEST_PYTHON ?= $(PYTHON)
 NEWEST := .venv-newest
 SUITE := -m pytest -m "not slow" --numprocesses auto --maxprocesses 8 --dist worksteal
 
+# Tests start some hundred processes: where nothing compiled is kept, each compiles the package, and each run of pytest
+# all test files.
+suite test-quick test-newest: export PYTHONDONTWRITEBYTECODE =
+
 .DEFAULT_GOAL := help
 .PHONY: help setup maml test test-quick suite faults test-gpu test-newest lint style types docs ui clean
 

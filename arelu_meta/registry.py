@@ -119,7 +119,7 @@ class Registry(Generic[EntryT]):
 
     def ambiguous(self, name: str) -> str:
         """Say that a name stands for entry points of several packages."""
-        places = " and ".join(f"{entry.origin} ({entry.target})" for entry in self._plugins[name])
+        places = " and ".join(sorted(f"{entry.origin} ({entry.target})" for entry in self._plugins[name]))
         return f"{self.kind} {name!r} is in {places}; uninstall one, or give package.module:attribute"
 
     @functools.cached_property

@@ -12,6 +12,7 @@ from arelu_meta import __version__
 os.environ["MLFLOW_TRACKING_URI"] = "sqlite:///mlflow.db"  # of the folder that a notebook is run in, whoever builds
 
 project, author, release = "arelu_meta", "The arelu_meta developers", __version__
+copyright = f"2026, {author}"  # noqa: A001  (the name that Sphinx reads)
 extensions = ["sphinx.ext.autodoc", "sphinx.ext.napoleon", "myst_nb"]
 exclude_patterns = ["_build", "cluster"]
 html_theme = "furo"

@@ -8,17 +8,22 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 from filelock import FileLock
 
-os.environ["OMP_NUM_THREADS"] = "1"  # before torch: the networks here are too small to share out
+os.environ["OMP_NUM_THREADS"] = "1"  # before NumPy and torch: the networks here are too small to share out
 os.environ["GOMP_SPINCOUNT"] = "1000"  # where a test asks for two threads, they wait asleep: others test beside it
 os.environ["MPLBACKEND"] = "agg"
 
+from matplotlib.figure import Figure
+from PIL import Image
+
 ROOT = Path(__file__).resolve().parent.parent
+SAVE = Figure.savefig
 TINY = {
     "episode": {"ways": 5, "shots": 1, "queries": 2, "test_queries": 3},
     "training": {"iterations": 2, "meta_batch": 2, "inner_steps": 2, "inner_lr": 0.05},
@@ -28,6 +33,19 @@ TINY = {
 
 # A suite started in the background has SIGINT ignored, and every process it starts inherits that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _save_a_pixel(_figure: Figure, file: Any, **_: Any) -> None:
+    Image.new("1", (1, 1)).save(file, format="PNG")
+
+
+@pytest.hookimpl(tryfirst=True)  # before fixtures of every scope: most runs are made in those of a module
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Draw the figures that are saved only in tests marked `figures`: drawing takes a third of a tiny run.
+
+    They are made all the same. `tests/kinds/test_contract.py` draws those of every kind, `tests/pictures` each one.
+    """
+    Figure.savefig = SAVE if item.get_closest_marker("figures") else _save_a_pixel  # type: ignore[method-assign]
 
 
 @pytest.fixture(scope="session")
@@ -72,6 +90,10 @@ def new_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     It is made in a process of its own: MLflow leaves the address of a store it has opened in the environment, and
     whatever ran later without one would be recorded in what every test copies.
     """
+    from mlflow.store.db import utils
+
+    # MLflow would import its 67 migrations for every copy that is opened, to see which is the newest.
+    utils._get_latest_schema_revision = cache(utils._get_latest_schema_revision)
     path = tmp_path_factory.mktemp("store") / "mlflow.db"
     script = "from arelu_meta.store.connection import open_store; open_store('unused')"
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "MLFLOW_TRACKING_URI": f"sqlite:///{path}"}
@@ -152,14 +174,8 @@ def python(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
 
 @pytest.fixture
 def blank_figures(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make the figures of runs, but store a picture of one pixel: drawing them takes more than half of a tiny run.
-
-    `tests/kinds/test_contract.py` draws those of every kind.
-    """
-    from matplotlib.figure import Figure
-    from PIL import Image
-
-    monkeypatch.setattr(Figure, "savefig", lambda _figure, file, **_: Image.new("1", (1, 1)).save(file, format="PNG"))
+    """Save one pixel in place of a figure, in a test of a file that is marked `figures`."""
+    monkeypatch.setattr(Figure, "savefig", _save_a_pixel)
 
 
 @pytest.fixture

@@ -38,6 +38,12 @@ def new_folder(tmp_path: Path, new_store: Path) -> Path:
     return tmp_path
 
 
+@pytest.fixture
+def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run cells in this process, which has loaded torch."""
+    monkeypatch.setattr("arelu_meta.compare.Pool", lambda *_numbers: tiny.InProcess())
+
+
 def refused(argv: list[str], capsys: pytest.CaptureFixture[str]) -> str:
     assert main(argv) == 2
     out, err = capsys.readouterr()
@@ -231,6 +237,7 @@ def test_finished_cells_are_found(sweep: tuple[Path, subprocess.CompletedProcess
     assert tiny.parents(folder) == parents
 
 
+@pytest.mark.usefixtures("in_process")
 def test_a_wider_call_and_another_edition_run_what_is_new(
     sweep: tuple[Path, subprocess.CompletedProcess[str]], tmp_path: Path
 ):
@@ -424,12 +431,6 @@ def test_a_runner_killed_ten_times_goes_on(new_folder: Path, new_store: Path):
 
 def shard_report(folder: Path) -> list[Path]:
     return sorted((folder / "runs").glob("comparison-*/report/report.md"))
-
-
-@pytest.fixture
-def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run cells in this process, which has loaded torch."""
-    monkeypatch.setattr("arelu_meta.compare.Pool", lambda *_numbers: tiny.InProcess())
 
 
 @pytest.mark.usefixtures("in_process")

@@ -43,6 +43,7 @@ def test_adapting(tmp_path, monkeypatch, capsys):
     assert f"python -m arelu_meta.predict {result.run_id} IMAGES..." in capsys.readouterr().out
 
 
+@pytest.mark.figures
 @pytest.mark.usefixtures("workplace")
 def test_explain(monkeypatch):
     """The grid of starts takes an hour; its rows are made up, in the form in which they come."""
@@ -84,8 +85,9 @@ def test_few_shot_classifier(capsys):
 
 @pytest.mark.filterwarnings("ignore:.*Any type hint:UserWarning")  # the import of mlflow.pyfunc warns of itself
 @pytest.mark.usefixtures("workplace")
-def test_mlflow_ui(tmp_path, capsys):
+def test_mlflow_ui(tmp_path, monkeypatch, capsys):
     """A comparison of seconds under the name that the page uses; whichever run validated best is what is registered."""
+    monkeypatch.setattr("arelu_meta.compare.Pool", lambda *_numbers: tiny.InProcess())
     tiny.write(tmp_path, ("ways = 2", "ways = 5"), name="maml_digits")
     assert tiny.compare(tmp_path, "maml_digits.toml", "--threads", "1").returncode == 0
     names = execute("mlflow_ui.md")

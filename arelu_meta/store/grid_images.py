@@ -26,17 +26,15 @@ TAG = {MLFLOW_LOGGED_IMAGES: "True"}
 PREVIEW = 512  # pixels of the longer side: MLflow's own 256 leave the words of a figure unreadable
 
 
-def grid_images(figure: "Figure", key: str, step: int) -> Iterator[tuple[str, Image.Image]]:
-    """Draw a figure as the UI wants it: the whole picture, and a small one for the grid, by the names of their files.
+def grid_images(drawn: bytes, key: str, step: int) -> Iterator[tuple[str, Image.Image]]:
+    """Give a picture as the UI wants it: whole, and a small one for the grid, by the names of their files.
 
     Args:
-        figure: the figure.
-        key: what the picture shows; the grid has a card for each key.
+        drawn: the picture, as a PNG.
+        key: what it shows; the grid has a card for each key.
         step: the step that it is of.
     """
-    drawn = io.BytesIO()
-    figure.savefig(drawn, format="png")
-    whole = Image.open(drawn)
+    whole = Image.open(io.BytesIO(drawn))
     small = whole.copy()
     small.thumbnail((PREVIEW, PREVIEW))
     name = f"{key.replace('/', '~')}+step+{step}+timestamp+1+{uuid.uuid5(uuid.NAMESPACE_URL, f'{key}/{step}')}"
@@ -61,9 +59,10 @@ def attach_image(run_id: str, figure: "Figure", key: str, step: int = 0) -> None
     Raises:
         InputError: the store does not take it.
     """
-    client = MlflowClient(store_uri())
+    client, drawn = MlflowClient(store_uri()), io.BytesIO()
+    figure.savefig(drawn, format="png")
     with attaching(run_id, key), tempfile.TemporaryDirectory() as folder:
-        for name, image in grid_images(figure, key, step):
+        for name, image in grid_images(drawn.getvalue(), key, step):
             image.save(Path(folder) / name)
         client.log_artifacts(run_id, folder, FOLDER)
         for name, value in TAG.items():

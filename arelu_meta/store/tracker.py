@@ -114,11 +114,12 @@ class Tracker:
             split.write(path)
 
     def log_figure(self, figure: "Figure", path: str, step: int | None = None) -> None:
-        """Store a figure as an artifact; with a step also for the image grid of the UI, named like its file."""
+        """Store a figure as an artifact, a PNG; with a step also for the image grid of the UI, named like its file."""
         with self._artifact(path) as file:
             figure.savefig(file)
+            drawn = file.read_bytes()  # not drawn again for the grid: drawing takes longer than all the rest of this
         if step is not None:
-            for name, image in grid_images(figure, PurePosixPath(path).stem, step):
+            for name, image in grid_images(drawn, PurePosixPath(path).stem, step):
                 with self._artifact(f"{FOLDER}/{name}") as file:
                     image.save(file)
             self.set_tags(TAG)

@@ -22,7 +22,7 @@ from arelu_meta.store.tracker import Tracker
 from tests.supervised_runs import ADAPT, CLASSIFY, FINETUNE, SEGMENT, TRANSFER, interrupted_after, same_weights
 from tests.tiny_runs import MLFLOW_WARNINGS, metric_history, tiny_spec
 
-pytestmark = MLFLOW_WARNINGS
+pytestmark = [MLFLOW_WARNINGS, pytest.mark.figures]
 TINY: dict[str, dict[str, Any]] = {  # settings of a run of a second, whose training advances three times at least
     "few_shot": tiny_spec(validate_every=1).model_dump(exclude={"kind"}),
     "classify": CLASSIFY,
@@ -146,6 +146,7 @@ def test_a_run_leaves_torch_as_it_was(finished: Finished):
     assert torch.equal(finished.after[1], finished.before[1])
 
 
+@pytest.mark.usefixtures("blank_figures")
 @pytest.mark.parametrize("name", kinds.names())
 def test_a_resumed_run_is_the_uninterrupted_one(name: str, store_uri: str, monkeypatch, tmp_path: Path):
     """The same network and metrics; its time has the time before the interruption in it."""

@@ -31,6 +31,7 @@ def trained(activation: str = "arelu"):
     return run(classify_spec(training={"epochs": 1}, network={"activation": activation}), QUICK)
 
 
+@pytest.mark.figures
 def test_pictures_of_two_runs_side_by_side(store_uri, tmp_path, capsys):
     """By run id and by folder; the network is that of the run, so its Grad-CAM is the one drawn."""
     relu, arelu = trained("relu"), trained()

@@ -18,7 +18,7 @@ from arelu_meta.kinds.networks import check_forward
 from arelu_meta.store.run_folder import RunFolder
 from tests.tiny_runs import MLFLOW_WARNINGS, interrupted_after, metric_history, tiny_spec
 
-pytestmark = [MLFLOW_WARNINGS, pytest.mark.usefixtures("blank_figures")]
+pytestmark = MLFLOW_WARNINGS
 RESUME = Execution(resume=True)
 
 

@@ -17,7 +17,7 @@ from arelu_meta.kinds.seeds import SeedScore, SeedsResult, run_seeds
 from tests.supervised_runs import artifacts, classify_spec, segment_spec
 from tests.tiny_runs import MLFLOW_WARNINGS, metric_history
 
-pytestmark = [MLFLOW_WARNINGS, pytest.mark.usefixtures("blank_figures")]
+pytestmark = MLFLOW_WARNINGS
 PLAIN = TrainingExecution(keep_model=False)
 # At this rate float32's rounding stays rounding; at a larger one training amplifies it without bound.
 GENTLE = {"training": {"lr": 1e-4, "epochs": 2}}

@@ -18,7 +18,7 @@ from arelu_meta.paper.finished import Finished, finished_runs
 from tests.comparison import tiny
 from tests.tiny_runs import MLFLOW_WARNINGS
 
-pytestmark = MLFLOW_WARNINGS
+pytestmark = [MLFLOW_WARNINGS, pytest.mark.figures]
 LIMITS = {"data.limit_train": 128, "data.limit_test": 20}
 SMALL = {
     "arelu_init": {

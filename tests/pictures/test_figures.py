@@ -10,6 +10,8 @@ from torch import nn
 from arelu_meta import activations
 from arelu_meta.pictures.figures import activation_curves, layer_curves, rate_figure, training_curve
 
+pytestmark = pytest.mark.figures
+
 
 def test_training_curve_draws_every_series():
     series = {"train": [(1, 0.2), (2, 0.4), (3, 0.5)], "validation": [(3, 0.45)], "empty": []}

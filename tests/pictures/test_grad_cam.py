@@ -14,6 +14,8 @@ from arelu_meta.errors import InputError
 from arelu_meta.pictures.grad_cam import feature_maps_figure, find_layer, grad_cam, grad_cam_figure
 from tests.pictures.small_networks import fill, images, net, tiny
 
+pytestmark = pytest.mark.figures
+
 
 class TestGradCam:
     def test_by_hand(self):

@@ -17,7 +17,7 @@ from arelu_meta.store.sending import send_entry
 from arelu_meta.store.tracking import open_run
 from tests.tiny_runs import MLFLOW_WARNINGS
 
-pytestmark = [MLFLOW_WARNINGS, pytest.mark.usefixtures("store")]
+pytestmark = [MLFLOW_WARNINGS, pytest.mark.figures, pytest.mark.usefixtures("store")]
 VARYING = re.compile(r"timestamp(.)\d+\1[0-9a-f-]{36}")
 
 

@@ -24,18 +24,26 @@ def load_digits() -> ImageSet:
 
     They are 8x8 with 17 grey levels; here they are enlarged so that networks made for MNIST take them as they are.
     """
+    images, labels, names = _enlarged_digits()
+    return ImageSet(
+        name="digits",
+        images=images.clone(),  # whoever writes into one set does not change the next
+        labels=labels.clone(),
+        class_names=names,
+        provenance=Provenance(source="scikit-learn load_digits", verified=True),
+    )
+
+
+@cache
+def _enlarged_digits() -> tuple[torch.Tensor, torch.Tensor, tuple[str, ...]]:
+    """Images (1797, 1, 28, 28), labels and names; kept: cells of a comparison and tests load them many times."""
     from sklearn.datasets import load_digits as load_from_sklearn
 
     bunch = load_from_sklearn()
     small = torch.from_numpy(bunch.images).float().unsqueeze(1) * (255 / 16)  # (N, 1, 8, 8), levels 0..16
     images = F.interpolate(small, size=(DIGITS_SIZE, DIGITS_SIZE), mode="bilinear", align_corners=False)
-    return ImageSet(
-        name="digits",
-        images=images.round().to(torch.uint8),
-        labels=torch.from_numpy(bunch.target).long(),
-        class_names=tuple(str(name) for name in bunch.target_names),
-        provenance=Provenance(source="scikit-learn load_digits", verified=True),
-    )
+    labels = torch.from_numpy(bunch.target).long()
+    return images.round().to(torch.uint8), labels, tuple(str(name) for name in bunch.target_names)
 
 
 def font_path(name: str) -> Path:

@@ -28,7 +28,7 @@ from tests.supervised_runs import ADAPT, artifacts, interrupted_after, merged, n
 from tests.tiny_images import DISCS
 from tests.tiny_runs import MLFLOW_WARNINGS, metric_history
 
-pytestmark = [MLFLOW_WARNINGS, pytest.mark.usefixtures("blank_figures")]
+pytestmark = MLFLOW_WARNINGS
 __all__ = ["no_model"]  # a fixture
 DIGITS = {"dataset": "tests.tiny_images:digits"}
 LANCZOS = InterpolationMode.LANCZOS

@@ -15,7 +15,7 @@ from arelu_meta.store.run_folder import RunFolder
 from tests.supervised_runs import artifacts, classify_spec, interrupted_after, no_model, same_weights
 from tests.tiny_runs import MLFLOW_WARNINGS, metric_history
 
-pytestmark = [MLFLOW_WARNINGS, pytest.mark.usefixtures("blank_figures")]
+pytestmark = MLFLOW_WARNINGS
 __all__ = ["no_model"]  # a fixture
 RESUME = Execution(resume=True)
 

@@ -26,7 +26,7 @@ from tests.tiny_images import DISCS, NEGATIVE
 from tests.tiny_networks import TINY, saved_state
 from tests.tiny_runs import MLFLOW_WARNINGS, metric_history
 
-pytestmark = [MLFLOW_WARNINGS, pytest.mark.usefixtures("blank_figures")]
+pytestmark = MLFLOW_WARNINGS
 __all__ = ["no_model"]  # a fixture
 RESUME = Execution(resume=True)
 

@@ -22,7 +22,7 @@ from tests.supervised_runs import artifacts, interrupted_after, no_model, same_w
 from tests.tiny_images import DIGITS, discs
 from tests.tiny_runs import MLFLOW_WARNINGS, metric_history
 
-pytestmark = [MLFLOW_WARNINGS, pytest.mark.usefixtures("blank_figures")]
+pytestmark = MLFLOW_WARNINGS
 __all__ = ["no_model"]  # a fixture
 RESUME = Execution(resume=True)
 

@@ -13,7 +13,7 @@ from tests.supervised_runs import artifacts, interrupted_after, no_model, same_w
 from tests.tiny_images import DIGITS, DISCS, NEGATIVE
 from tests.tiny_runs import MLFLOW_WARNINGS, metric_history
 
-pytestmark = [MLFLOW_WARNINGS, pytest.mark.usefixtures("blank_figures")]
+pytestmark = MLFLOW_WARNINGS
 __all__ = ["no_model"]  # a fixture
 RESUME = Execution(resume=True)
 DOMAINS = DomainsSection(source=DIGITS, target=NEGATIVE)
@@ -79,10 +79,14 @@ def test_the_seed_decides_every_bit():
 
 
 @pytest.mark.usefixtures("no_model")
-@pytest.mark.parametrize("advances", [1, 2, 3, 5])
-@pytest.mark.parametrize("activation", ["arelu", "rrelu"])
+@pytest.mark.parametrize(
+    ("activation", "advances"), [("rrelu", 1), ("rrelu", 2), ("rrelu", 3), ("rrelu", 5), ("arelu", 3)]
+)
 def test_a_resumed_run_is_the_uninterrupted_one_bit_by_bit(store_uri, monkeypatch, tmp_path, activation, advances):
-    """Two epochs in each of three stages: stopped in the first, at its end, in the second and in the last."""
+    """Two epochs in each of three stages: stopped in the first, at its end, in the second and in the last.
+
+    RReLU draws numbers in every step, so that a stream that is not where it was is seen; AReLU has state of its own.
+    """
     spec = transfer_spec(network={"activation": activation})
     monkeypatch.setenv("ARELU_META_RUNS", str(tmp_path / "other"))
     whole = run(spec)
