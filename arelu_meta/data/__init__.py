@@ -204,9 +204,10 @@ def is_local(name: Dataset, root: str | Path | None = None) -> bool:
         >>> data.is_local("digits"), data.is_local("cifar10", root="/no/such/folder")
         (True, False)
     """
+    from arelu_meta.data.files import data_root
+
     entry = _function(name)
     if str(name).startswith(TORCHVISION):
-        from arelu_meta.data.files import data_root
         from arelu_meta.data.readers import torchvision_sets
 
         return torchvision_sets.is_local(str(name).removeprefix(TORCHVISION), data_root(root))
@@ -214,8 +215,6 @@ def is_local(name: Dataset, root: str | Path | None = None) -> bool:
         return True
     if not entry.local:
         return not entry.takes_root()
-    from arelu_meta.data.files import data_root
-
     return bool(load_attribute(entry.local)(data_root(root)))
 
 

@@ -145,8 +145,11 @@ def _parsed(parser: command_line.Parser, arguments: Sequence[str], others: Mappi
     given, rest = parser.parse_known_intermixed_args(arguments)
     if rest:
         flag = rest[0].partition("=")[0]
-        for caller, kind in others.items():
-            if flag in _flags_of(kinds.entry(kind)):
+        for caller, kind in others.items() if flag not in others else ():
+            entry = kinds.entry(kind)
+            values = {"kind": kind, **catalog.read("task", entry.task)}
+            settings = validated(entry.spec_class, values, entry.task).flat()
+            if flag in {*(f"--{name.replace('_', '-')}" for name in settings), *_SHORT.values()}:
                 raise InputError(f"{flag} goes with {caller}, which names the network; add {caller}")
         raise InputError(f"unknown flag {flag!r}; {suggestion(flag, parser.flags())}")
     images = getattr(given, "images", None)
@@ -178,12 +181,6 @@ def _parser(
     add_flags(parser, defaults, skip=_NOT_FLAGS, short=_SHORT)
     add_flags(parser.add_argument_group("execution (no part of the result)"), entry.execution_class())
     return parser
-
-
-def _flags_of(entry: kinds.Kind) -> set[str]:
-    """The flags of a kind's settings."""
-    settings = validated(entry.spec_class, {"kind": entry.name, **catalog.read("task", entry.task)}, entry.task).flat()
-    return {f"--{name.replace('_', '-')}" for name in settings} | set(_SHORT.values())
 
 
 def repeating_command(spec: "Spec") -> str:
