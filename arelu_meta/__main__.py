@@ -31,6 +31,11 @@ _OTHERS = (
     "survey",
     "completion",
 )  # commands of no single kind
+START = (
+    ("arelu-meta maml --ways 5 --shots 1", "meta-learn on bundled digits, without a download"),
+    ("arelu-meta adapt my_photos/", "a classifier from a few photographs, a folder for each class"),
+    ("arelu-meta COMMAND --help", "what a command takes"),
+)
 
 
 def commands() -> dict[str, str]:
@@ -60,7 +65,9 @@ def command(argv: Sequence[str] | None = None) -> None:
     parser.parse_args(argv)
     tables = list(_tables())
     lists = {table.key: [dict(zip(table.columns, row, strict=True)) for row in table.rows] for table in tables}
-    output.show("\n\n".join(table.text() for table in tables), lists)
+    # The lists are longer than a screen: what a newcomer needs is what is left on it.
+    begin = f"start here\n{text_table(('', ''), START)}"
+    output.show("\n\n".join([*(table.text() for table in tables), begin]), lists)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

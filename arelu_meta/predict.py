@@ -35,18 +35,18 @@ def command(argv: Sequence[str] | None = None) -> None:
     for path in filter(None, (given.csv, given.sheet)):
         if not path.parent.is_dir() or path.is_dir():
             raise InputError(f"cannot write {path}: its folder is not there, or it is a folder; choose another")
-    from arelu_meta.store.image_files import find_images
-    from arelu_meta.store.marking import SegmentationModel
+    with progress.working(f"loading torch and {given.model}", in_logs="torch" not in sys.modules):
+        from arelu_meta.store.image_files import find_images
+        from arelu_meta.store.marking import SegmentationModel
 
-    files = find_images(given.images)
-    with progress.working(f"loading {given.model}"):
+        files = find_images(given.images)
         model = _load(given)
     if isinstance(model, SegmentationModel):
         _mark(model, files, given)
         return
     if given.output:
         raise InputError(f"{given.model} classifies, it marks no pixels; leave `output` out, or write a `sheet`")
-    found = model.predict_files(files, skip_broken=given.skip_broken, unknown=given.unknown)
+    found = model.predict_files(files, skip_broken=given.skip_broken, unknown=given.unknown, bar=progress.shown)
     table = found.table()
     _write_table(table, found.broken, given)
     if given.sheet:
@@ -93,7 +93,7 @@ def _mark(model: "SegmentationModel", files: list[Path], given: argparse.Namespa
         _check_output(given.output, files)
     if model.note:
         progress.say(f"note: {model.note}")
-    found = model.mark_files(files, skip_broken=given.skip_broken)
+    found = model.mark_files(files, skip_broken=given.skip_broken, bar=progress.shown)
     table = found.table()
     if given.output:
         from arelu_meta.pictures.mask_overlay import write_masks

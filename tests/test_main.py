@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from arelu_meta import __version__, activations, backbones, data, kinds
-from arelu_meta.__main__ import commands, main
+from arelu_meta.__main__ import commands, main, modules
 from arelu_meta.console import catalog
 
 Python = Callable[..., subprocess.CompletedProcess[str]]
@@ -22,6 +22,18 @@ def test_lists_everything(capsys: pytest.CaptureFixture[str]):
         assert set(names) <= firsts
     for command in commands():
         assert any(f"python -m {command}" in line for line in lines)
+
+
+def test_what_is_left_on_a_screen_is_where_to_start(capsys: pytest.CaptureFixture[str]):
+    """The lists are longer than a screen of 24 lines, so the commands at their head are not seen."""
+    main([])
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) > 24
+    begin = lines.index("start here")
+    assert begin > len(lines) - 24
+    words = [line.split()[1] for line in lines[begin + 1 :]]
+    assert set(words) - {"COMMAND"} <= modules().keys()
+    assert {"maml", "adapt"} <= set(words)
 
 
 def test_parameter_counts_are_shown(capsys: pytest.CaptureFixture[str]):
@@ -65,6 +77,17 @@ def test_a_misspelt_command_is_told_the_near_one(capsys: pytest.CaptureFixture[s
 def test_list_imports_no_torch(python: Python):
     code = f"import sys; from arelu_meta.__main__ import main; main([]); {LOADED}"
     assert python("-c", code).stdout.splitlines()[-1] == "[]"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["adapt", "no_photos/"], ["maml", "--data", "no.npz"], ["finetune", "--model", "resnet18", "--data", "a/b"]],
+)
+def test_images_that_are_not_there_are_told_before_torch_is_loaded(python: Python, words: list[str]):
+    code = f"import sys\nfrom arelu_meta.__main__ import main\nassert main({words!r}) == 2\n{LOADED}"
+    done = python("-c", code)
+    assert done.stdout == "[]\n"
+    assert done.stderr.startswith(f"error: no file or folder {words[-1]!r}; check the path")
 
 
 def test_every_command_runs_as_a_module_and_its_help_imports_no_torch(python: Python):

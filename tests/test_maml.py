@@ -42,7 +42,15 @@ def test_prints_the_result(store: Path, statuses: Callable, capsys: pytest.Captu
     assert main(["--ways", "5", "--shots", "1", *TINY]) == 0
     captured = capsys.readouterr()
     assert captured.out.startswith("arelu in mnist_conv: 5-way 1-shot maml on digits, protocol sound, seed 0\n")
-    for part in ("(n = 4)", "by inner step", "20.00 %", "held out", "MLflow run", "mlflow ui --backend-store-uri"):
+    for part in (
+        "(n = 4)",
+        "by inner step",
+        "20.00 %",
+        "held out",
+        "MLflow run",
+        "mlflow ui --backend-store-uri",
+        "--support FOLDER",
+    ):
         assert part in captured.out
     assert captured.err.splitlines()[1].startswith("meta-train 2/2  loss ")
     assert statuses(store) == ["FINISHED"]

@@ -76,6 +76,18 @@ def test_every_public_name_is_documented_where_it_is_called(package: str, name: 
 
 
 @pytest.mark.parametrize(("package", "name"), NAMES)
+def test_what_a_public_function_gives_back_is_said(package: str, name: str):
+    """Under `Returns:`; by the sentence alone where it takes nothing, by its class where that is public too."""
+    thing = getattr(importlib.import_module(package), name)
+    if not inspect.isfunction(thing) or not inspect.signature(thing).parameters:
+        return
+    given = str(inspect.signature(thing).return_annotation).strip("'")
+    public = {other for _, other in NAMES}
+    if given not in ("None", "<class 'NoneType'>") and given.rpartition(".")[2].rstrip("'>") not in public:
+        assert re.search("^Returns:$", inspect.getdoc(thing) or "", re.MULTILINE)
+
+
+@pytest.mark.parametrize(("package", "name"), NAMES)
 def test_fields_and_methods_of_public_classes_are_documented(package: str, name: str):
     """Of a dataclass each field, in its docstring or below it; of each method a sentence that names its parameters."""
     thing = getattr(importlib.import_module(package), name)

@@ -41,6 +41,9 @@ def names(group: Group | None = None) -> list[str]:
         group: "fixed", "learnable", "control", "paper" (as coded by the authors of AReLU), "own" (registered by you or
             by another package); None: all
 
+    Returns:
+        Names that `build` takes.
+
     >>> names("control")
     ['identity', 'arelu_frozen', 'relu_gain', 'arelu_unit', 'gain_matched']
     """
@@ -119,6 +122,9 @@ def register(
         parameters: trainable parameters per layer
         summary: what it computes, in one line
         source: the publication it comes from
+
+    Returns:
+        A decorator that gives back what it is given.
 
     Raises:
         InputError: the name is registered already.

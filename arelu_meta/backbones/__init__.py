@@ -130,6 +130,9 @@ def names(task: Task | None = None) -> list[str]:
     Args:
         task: "classification" or "segmentation"; None: all. What other packages bring may be of either
 
+    Returns:
+        Names that `build` takes.
+
     >>> names("segmentation")
     ['unet']
     """
@@ -141,6 +144,9 @@ def is_pretrained(name: str) -> bool:
 
     Args:
         name: such as `timm/NAME`
+
+    Returns:
+        Whether it names the place of one, such as `timm`, before a slash.
 
     >>> is_pretrained("timm/resnet18"), is_pretrained("resnet18")
     (True, False)
@@ -158,7 +164,7 @@ def entries() -> list[BackboneEntry]:
 
 
 def side_for(backbone: str) -> int:
-    """Pixels a side that image files of different sizes are resampled to for a network, where no size is named.
+    """Pixels a side of the squares that image files of different sizes are read as, where no size is named.
 
     >>> side_for("mnist_conv"), side_for("package.module:Mine")
     (28, 32)
@@ -178,6 +184,9 @@ def register(
         summary: what it is, in one line
         source: the publication it comes from
         task: "classification" for logits (N, classes), "segmentation" for (N, classes, H, W)
+
+    Returns:
+        A decorator that gives back what it is given.
 
     Raises:
         InputError: the name is registered already, or it does not take one of the four.

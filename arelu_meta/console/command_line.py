@@ -20,7 +20,7 @@ from urllib.parse import unquote
 from arelu_meta import __version__
 from arelu_meta.console import output
 from arelu_meta.console.output import write_line
-from arelu_meta.errors import InputError, RunError, machine_trouble
+from arelu_meta.errors import InputError, RunError, machine_trouble, suggestion
 from arelu_meta.runtime.signals import Terminated, ending_handled
 from arelu_meta.runtime.waiting import bound_spinning
 
@@ -55,7 +55,19 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Raise instead of printing the usage."""
+        if "arguments are required" in message:
+            message += f"; {self.prog} --help describes them"
+        first = message.removeprefix("unrecognized arguments: ").partition(" ")[0].partition("=")[0]
+        if message.startswith("unrecognized") and first.startswith("-"):
+            known = [flag for parser in _PARSERS.get() or [self] for flag in parser.flags()]
+            message = f"unknown flag {first!r}; {suggestion(first, known)}"
         raise InputError(message)
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        """Name the near choice, as for all other names."""
+        if action.choices is not None and value not in action.choices:
+            near = suggestion(str(value), [str(choice) for choice in action.choices])
+            raise argparse.ArgumentError(action, f"invalid choice: {str(value)!r}; {near}")
 
     def flags(self) -> list[str]:
         """Give the long forms of all flags."""

@@ -186,6 +186,7 @@ class CheckedModel(BaseModel, metaclass=CheckedType):
 def _one_line(model: type[BaseModel], problem: ErrorDetails, where: str, *, python: bool = False) -> str:
     path = [part for part in problem["loc"] if isinstance(part, str)]  # without positions in a list
     message = problem["msg"].replace("Input should be", "must be").replace("greater than or equal to", "at least")
+    message = message.partition(", unable to parse")[0]  # pydantic's reason, which says nothing more
     option = next((number for number, part in enumerate(path) if part.endswith("_options")), len(path)) + 1
     if len(path) > option + 1:  # pydantic goes on with a type that an option may have
         path, message = path[: option + 1], "must be a number, text, true or false"

@@ -16,9 +16,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from arelu_meta.errors import InputError, unknown
+from arelu_meta.errors import InputError
 from arelu_meta.reading import parsing
-from arelu_meta.registry import Entry, Registry, check_accepts, is_target, load_attribute, parameters_of
+from arelu_meta.registry import Entry, Registry, check_accepts, is_target, load_attribute, parameters_of, unknown_part
 
 if TYPE_CHECKING:
     from arelu_meta.data.imageset import ImageSet
@@ -204,9 +204,10 @@ def is_local(name: Dataset, root: str | Path | None = None) -> bool:
         >>> data.is_local("digits"), data.is_local("cifar10", root="/no/such/folder")
         (True, False)
     """
+    from arelu_meta.data.files import data_root
+
     entry = _function(name)
     if str(name).startswith(TORCHVISION):
-        from arelu_meta.data.files import data_root
         from arelu_meta.data.readers import torchvision_sets
 
         return torchvision_sets.is_local(str(name).removeprefix(TORCHVISION), data_root(root))
@@ -214,8 +215,6 @@ def is_local(name: Dataset, root: str | Path | None = None) -> bool:
         return True
     if not entry.local:
         return not entry.takes_root()
-    from arelu_meta.data.files import data_root
-
     return bool(load_attribute(entry.local)(data_root(root)))
 
 
@@ -251,7 +250,19 @@ def _function(name: Dataset) -> DatasetEntry | None:
         return _REGISTRY.find(name)
     if name.endswith(".npz") or os.path.basename(name) != name:
         raise InputError(f"no file or folder {name!r}; check the path, or name a set: {', '.join(names())}")
-    raise unknown("dataset", name, names())
+    raise unknown_set(name)
+
+
+def check_path(name: Dataset) -> None:
+    """Refuse a path (`is_path`) that does not exist."""
+    if is_path(name):
+        _function(name)
+
+
+def unknown_set(name: str) -> InputError:
+    """Build the error for a word that is neither the name of a set nor that of a folder."""
+    error = unknown_part("dataset", name, names())
+    return error if "did you mean" in str(error) else InputError(f"{error}; nor is a folder of that name here")
 
 
 def register(

@@ -41,6 +41,9 @@ def centre(whole: int, part: int, resize: Resize) -> int:
     """Where the middle part of a side begins.
 
     An odd rest is divided as torchvision's `CenterCrop` does for `scale`, for the others as stored models have it.
+
+    >>> centre(11, 8, "scale"), centre(11, 8, "crop")
+    (2, 1)
     """
     return round((whole - part) / 2) if resize == "scale" else (whole - part) // 2
 

@@ -35,12 +35,11 @@ def prepare_volumes(
 
     Args:
         images: a set with masks whose groups are patients.
-        image_size: side in pixels of the slices; 0: as they are, or where they are cut, their longer side before.
+        image_size: side of the slices, as `fit_images` makes it by `resize`; 0: as they are, or the longer one, if cut.
         drop_ends: leave out the first and the last slice.
         crop: set pixels below a tenth of the brightest to zero, cut the volume to what is left and pad it to a square.
         percentiles: two percentiles over all pixels of the volume that become 0 and 255; empty: pixels stay.
         standardise: have `pixels` subtract each volume's own mean and divide by its deviation, channel by channel.
-        resize: how slices that are no squares are brought to `image_size`, as in `fit_images`.
 
     Returns:
         The set of the slices that are left, patient by patient, all of one size.
@@ -63,8 +62,7 @@ def prepare_volumes(
     kept, done = list[Tensor](), 0
     statistics = torch.ones(len(images.group_names), 2, images.channels, device=images.device)
     for group in images.groups.unique().tolist():
-        numbers = torch.nonzero(images.groups == group).squeeze(1)
-        numbers = numbers[1:-1] if drop_ends else numbers
+        numbers = torch.nonzero(images.groups == group).squeeze(1)[slice(1, -1) if drop_ends else slice(None)]
         volume, inside = _prepared(images.subset(numbers), images.group_names[group], crop, side, percentiles, resize)
         part = slice(done, done := done + len(volume))
         pixels[part] = volume.tensor

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
 
-from arelu_meta import kinds
+from arelu_meta import data, kinds
 from arelu_meta.console import catalog, command_line, output
 from arelu_meta.console.flags import add_flags, from_flags, validated
 from arelu_meta.errors import InputError, RunError, suggestion, unknown
@@ -51,6 +51,8 @@ def run_command(
             again = f"python -m arelu_meta.{kinds.entry(spec.kind).command} --task {shlex.quote(file)}"
             output.show(f"wrote {file}; to run it: {again}", {"task_file": file, "identity": spec.identity})
             return
+        for name in spec.datasets():
+            data.check_path(name)  # before torch and MLflow are loaded, which takes seconds
         from arelu_meta.console import progress
 
         first = os.environ.get("RANK", "0") == "0"  # of several processes, the one that speaks
@@ -118,7 +120,7 @@ def read_flags(
     parser = _parser(entry, validated(entry.spec_class, values, str(path)), kind_by_flag or {}, command, description)
     if example:
         parser.add_argument("images", nargs="?", metavar="IMAGES", help="the images, the same as --data")
-    given = _parsed(parser, arguments)
+    given = _parsed(parser, arguments, {} if entry.name in (kind_by_flag or {}).values() else kind_by_flag or {})
     if example and given.dataset is None and given.task is None:
         return read_flags(kind, ["--task", example, *arguments], example=example)
     del given.task  # in a spec, the name of the file
@@ -135,11 +137,21 @@ def _arguments(argv: Sequence[str] | None) -> list[str]:
     return arguments
 
 
-def _parsed(parser: command_line.Parser, arguments: Sequence[str]) -> argparse.Namespace:
-    """Parse the arguments; images that are named by a word alone are those of --data."""
+def _parsed(parser: command_line.Parser, arguments: Sequence[str], others: Mapping[str, str]) -> argparse.Namespace:
+    """Parse the arguments; images that are named by a word alone are those of --data.
+
+    `others` are flags that would have called for another kind, whose flags are known then.
+    """
     given, rest = parser.parse_known_intermixed_args(arguments)
     if rest:
-        raise InputError(f"unknown flag {rest[0]!r}; {suggestion(rest[0], parser.flags())}")
+        flag = rest[0].partition("=")[0]
+        for caller, kind in others.items() if flag not in others else ():
+            entry = kinds.entry(kind)
+            values = {"kind": kind, **catalog.read("task", entry.task)}
+            settings = validated(entry.spec_class, values, entry.task).flat()
+            if flag in {*(f"--{name.replace('_', '-')}" for name in settings), *_SHORT.values()}:
+                raise InputError(f"{flag} goes with {caller}, which names the network; add {caller}")
+        raise InputError(f"unknown flag {flag!r}; {suggestion(flag, parser.flags())}")
     images = getattr(given, "images", None)
     if images is not None and given.dataset is not None:
         raise InputError(f"images are named twice, {images!r} and {given.dataset!r}; leave one out")

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePath
-from typing import Any
+from typing import Any, ClassVar
 
 from matplotlib.figure import Figure
 from torch import nn
@@ -93,6 +93,7 @@ class SupervisedResult(Result):
     curves: dict[str, list[tuple[int, float]]]
     seconds: float
     details: list[tuple[str, str]] = field(default_factory=list)
+    use: ClassVar[str] = ""  # what `predict` takes after the run, of kinds that always store their network
 
     @property
     def score(self) -> float:
@@ -144,7 +145,7 @@ class SupervisedResult(Result):
             selected += "; no images are held back to validate, all of them were trained on"
         rows.append(("selected", selected))
         rows.append(("time", f"{self.seconds:.1f} s"))
-        rows += where_to_look(self.run_id, self.experiment_id, self.tracking_uri)
+        rows += where_to_look(self.run_id, self.experiment_id, self.tracking_uri, use=self.use)
         title = (
             f"{spec.network.activation} in {spec.network.backbone}: {self.goal}, {spec.training.optimizer} "
             f"lr {spec.training.lr:g}, protocol {spec.evaluation.protocol}, seed {spec.seed}"
@@ -202,11 +203,15 @@ def unusual_rows(spec: Spec) -> list[tuple[str, str]]:
     return [*rows, ("initial weights", init)] if init != "default" else rows
 
 
-def where_to_look(run_id: str, experiment_id: str, tracking_uri: str, view: str = "") -> list[tuple[str, str]]:
+def where_to_look(
+    run_id: str, experiment_id: str, tracking_uri: str, view: str = "", *, use: str = ""
+) -> list[tuple[str, str]]:
     """Name the MLflow run and the line that opens the UI on it, or on a saved view of its experiment.
 
-    Without the type of work, a first visit would open what the UI has for language models.
+    Without the type of work, a first visit would open what the UI has for language models. `use` is what `predict`
+    takes after the run, where a model was stored that answers new images.
     """
+    use_it = [("use it", f"python -m arelu_meta.predict {run_id} {use}")] if use else []
     page = f"/#/experiments/{experiment_id}/runs/{run_id}?{_MODEL_TRAINING}"
     if view:
         page = f"/#/experiments/{experiment_id}/runs?{_MODEL_TRAINING}&compareRunsMode=CHART&viewStateShareKey={view}"
@@ -214,12 +219,13 @@ def where_to_look(run_id: str, experiment_id: str, tracking_uri: str, view: str 
     run = ("MLflow run", f"{run_id} in {tracking_uri}")
     unlisted = [("", line)] if view and (line := _views_unlisted()) else []
     if tracking_uri.startswith("http"):
-        return [run, ("look at it", tracking_uri.rstrip("/") + page), *unlisted]
+        return [run, ("look at it", tracking_uri.rstrip("/") + page), *unlisted, *use_it]
     return [
         run,
         ("look at it", f"mlflow ui --backend-store-uri {tracking_uri}"),
         ("", f"then http://127.0.0.1:5000{page}"),
         *unlisted,
+        *use_it,
     ]
 
 

@@ -46,14 +46,19 @@ def outside_activation(name: str) -> bool:
     return is_target(name) or activations.is_composed(name)
 
 
+def _dataset_name(name: str) -> str:
+    """Accept a registered name, a folder that is here, and what has the form of a path or of a place in a package."""
+    if name not in data.names() and not set(name) & set(":/\\.") and not os.path.isdir(name):
+        raise data.unknown_set(name)
+    return name
+
+
 ActivationName = Annotated[str, registered("activation", activations.names, outside=outside_activation)]
 BackboneName = Annotated[str, registered("backbone", partial(backbones.names, "classification"), outside=is_target)]
 SegmentationBackboneName = Annotated[
     str, registered("backbone", partial(backbones.names, "segmentation"), outside=is_target)
 ]
-DatasetName = Annotated[
-    str, registered("dataset", data.names, outside=lambda name: bool(set(name) & set(":/\\.")) or os.path.isdir(name))
-]
+DatasetName = Annotated[str, AfterValidator(_dataset_name)]
 
 
 class Section(CheckedModel, BaseModel):

@@ -183,6 +183,9 @@ def register(
         summary: what it does, in one line
         source: the publication it comes from
 
+    Returns:
+        A decorator that gives back what it is given.
+
     Raises:
         InputError: the name is registered already, or it names an engine that does not exist.
 

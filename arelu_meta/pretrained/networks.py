@@ -48,6 +48,9 @@ def find_model(name: Model) -> ModelSource:
             `timm/hf-hub:ORG/NAME`, `timm/local-dir:FOLDER`; `arelu_meta/NAME`; `installed/NAME`;
             `package.module:function`, which is not imported yet; or a module, a class or a function itself
 
+    Returns:
+        Its family (torchvision, timm, ...), and its name there.
+
     Raises:
         InputError: an unknown name, with the nearest ones.
 
@@ -122,6 +125,9 @@ def build_network(
             of their classes. Empty: none
         channels: colour channels of a network of timm; 0: as published
         image_size: side in pixels that a network of timm is made for; 0: as published
+
+    Returns:
+        The network, as its builder gives it.
 
     Raises:
         InputError: it cannot be built with these options, or a function gives no `torch.nn.Module`.

@@ -7,6 +7,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from arelu_meta.console import progress
 from arelu_meta.data.files.image_folders import SUFFIXES, hidden
 from arelu_meta.data.inputs import Inputs
 from arelu_meta.data.raw_images import prepare_images
@@ -54,6 +55,7 @@ def answer_files(
     *,
     skip_broken: bool = False,
     together: bool = False,
+    bar: progress.Bar = progress.silent,
 ) -> tuple[list[Path], Tensor, list[tuple[Path, str]]]:
     """Read image files and answer them, some at a time.
 
@@ -63,6 +65,7 @@ def answer_files(
         answer: gives N answers for N images as the network takes them
         skip_broken: leave files out that cannot be read; else they are an error
         together: answer all at once
+        bar: shows the progress, where it is not done at once
 
     Returns:
         The files that were answered, their answers, and those that could not be read with the reason.
@@ -73,18 +76,21 @@ def answer_files(
     check_any(files)
     answered, broken, parts = list[Path](), list[tuple[Path, str]](), list[Tensor]()
     step = len(files) if together else AT_ONCE
-    for first in range(0, len(files), step):
-        pixels = []
-        for file in files[first : first + step]:
-            try:
-                pixels.append(prepare_images([file], inputs))
-                answered.append(file)
-            except InputError as error:
-                if not skip_broken:
-                    raise InputError(f"{error}; or leave such files out by `skip_broken`") from error
-                broken.append((file, str(error)))
-        if pixels:
-            parts.append(answer(torch.cat(pixels)))
+    starts = range(0, len(files), step)
+    with (bar if len(starts) > 1 else progress.silent)("answer", len(starts)) as advance:
+        for first in starts:
+            pixels = []
+            for file in files[first : first + step]:
+                try:
+                    pixels.append(prepare_images([file], inputs))
+                    answered.append(file)
+                except InputError as error:
+                    if not skip_broken:
+                        raise InputError(f"{error}; or leave such files out by `skip_broken`") from error
+                    broken.append((file, str(error)))
+            if pixels:
+                parts.append(answer(torch.cat(pixels)))
+            advance(f"{min(first + step, len(files)):,} of {len(files):,} images")
     if not parts:
         raise InputError(f"none of {len(files)} files is a readable image; {broken[0][1]}")
     return answered, torch.cat(parts), broken

@@ -10,6 +10,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
+from arelu_meta.console import progress
 from arelu_meta.data.inputs import Inputs
 from arelu_meta.data.raw_images import prepare_images
 from arelu_meta.data.squares import Resize, centre, scaled_size
@@ -109,10 +110,14 @@ class SegmentationModel:
         masks = self._marked(prepare_images(images, self.served.inputs))
         return Marked([Path()] * len(masks), masks, self.served.inputs).table().drop(columns="file")
 
-    def mark_files(self, files: Sequence[Path], *, skip_broken: bool = False) -> Marked:
-        """Mark image files, some at a time; see `predict`."""
+    def mark_files(
+        self, files: Sequence[Path], *, skip_broken: bool = False, bar: progress.Bar = progress.silent
+    ) -> Marked:
+        """Mark image files, some at a time; see `predict`. `bar` shows the progress."""
         start = time.monotonic()
-        answered, masks, broken = answer_files(files, self.served.inputs, self._marked, skip_broken=skip_broken)
+        answered, masks, broken = answer_files(
+            files, self.served.inputs, self._marked, skip_broken=skip_broken, bar=bar
+        )
         return Marked(answered, masks, self.served.inputs, broken, time.monotonic() - start)
 
     @torch.no_grad()

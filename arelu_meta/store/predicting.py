@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from arelu_meta.console import progress
 from arelu_meta.data.raw_images import prepare_images
 from arelu_meta.errors import InputError
 from arelu_meta.store.image_files import AT_ONCE, answer_files, check_any, find_images, printable
@@ -125,12 +126,19 @@ class LoadedModel:
         numbered = [Path(str(i)) for i in range(len(answers))]
         return self._predictions(numbered, answers, unknown).table().drop(columns="file")
 
-    def predict_files(self, files: Sequence[Path], *, skip_broken: bool = False, unknown: float = 0.0) -> Predictions:
-        """Answer image files, some at a time; see `predict`."""
+    def predict_files(
+        self,
+        files: Sequence[Path],
+        *,
+        skip_broken: bool = False,
+        unknown: float = 0.0,
+        bar: progress.Bar = progress.silent,
+    ) -> Predictions:
+        """Answer image files, some at a time; see `predict`. `bar` shows the progress."""
         start = time.monotonic()
         answer = self._with_typicality(unknown) if unknown else self._probabilities
         answered, answers, broken = answer_files(
-            files, self.served.inputs, answer, skip_broken=skip_broken, together=self.together
+            files, self.served.inputs, answer, skip_broken=skip_broken, together=self.together, bar=bar
         )
         found = self._predictions(answered, answers, unknown)
         return replace(found, broken=broken, seconds=time.monotonic() - start)

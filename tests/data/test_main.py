@@ -74,10 +74,13 @@ def test_data_root_is_handed_on(tmp_path, monkeypatch, squares):
     ("arguments", "message"),
     [
         (["show", "glyfs"], "unknown dataset 'glyfs'; did you mean 'glyphs'?"),
-        (["show"], "NAME|PATH"),
-        (["sow", "glyphs"], "invalid choice: 'sow'"),
+        (["show"], "NAME|PATH; python -m arelu_meta.data show --help describes them"),
+        (["sow", "glyphs"], "invalid choice: 'sow'; did you mean 'show'?"),
+        (["show", "birds"], "svhn; nor is a folder of that name here"),
         ([], "required: {list,show,cache}"),
-        (["show", "digits", "--size", "3"], "unrecognized arguments: --size 3"),
+        (["show", "digits", "--size", "3"], "unknown flag '--size'; "),
+        (["show", "digits", "--imagesize=3"], "unknown flag '--imagesize'; did you mean '--image-size'"),
+        (["show", "digits", "and", "more"], "unrecognized arguments: and more"),
         (["show", "digits", "--out", "missing/folder/sheet.png"], "cannot write the contact sheet"),
     ],
 )

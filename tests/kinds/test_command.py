@@ -103,6 +103,7 @@ def test_a_broken_task_file_is_named(tmp_path: Path):
         (["--dataset", "digit"], "unknown dataset 'digit'; did you mean 'digits'?"),
         (["--task", "digit"], "unknown task 'digit'; did you mean 'digits'?"),
         (["--shots", "0"], "--shots 0: must be at least 1"),
+        (["--shots", "five"], "--shots five: must be a valid integer"),
         (["--inner-lr", "-1"], "--inner-lr -1: must be greater than 0"),
         (["--outer_lr=-0.5"], "--outer-lr -0.5: must be greater than 0"),
         (["--inner-lr", "nan"], "--inner-lr nan: must be a finite number"),
@@ -115,6 +116,17 @@ def test_wrong_flags(argv: list[str], message: str):
     with pytest.raises(InputError) as raised:
         parse(*argv)
     assert str(raised.value) == message
+
+
+@pytest.mark.parametrize("flag", ["--data", "--train-per-class", "--dataset=birds"])
+def test_a_flag_of_the_commands_other_kind_says_what_asks_for_that(flag: str):
+    """`finetune --data my_folder` is meant as `finetune --model NAME --data my_folder`."""
+    words = [flag] if "=" in flag else [flag, "5"]
+    name = flag.partition("=")[0]
+    with pytest.raises(InputError, match=f"^{name} goes with --model, which names the network; add --model$"):
+        parse_finetune(*words)
+    with pytest.raises(InputError, match="unknown flag '--train-per-clas'; did you mean '--train-per-class'"):
+        parse_finetune("--model", "resnet18", "--train-per-clas", "5")
 
 
 def test_every_setting_is_a_flag(capsys: pytest.CaptureFixture[str]):

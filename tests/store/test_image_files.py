@@ -7,6 +7,7 @@ import pytest
 import torch
 from PIL import Image
 
+from arelu_meta.console import progress
 from arelu_meta.data.inputs import Inputs
 from arelu_meta.errors import InputError
 from arelu_meta.store.image_files import answer_files, find_images, printable
@@ -54,3 +55,12 @@ def test_nothing_to_answer():
 
 def test_names_that_are_no_text():
     assert printable(Path(os.fsdecode(b"caf\xe9/a.png"))) == "caf\ufffd/a.png"
+
+
+def test_progress_is_shown_of_more_files_than_are_answered_at_once(tmp_path: Path, capsys):
+    """64 at once: 130 files take three steps, 64 one."""
+    Image.new("L", (4, 4)).save(tmp_path / "a.png")
+    for count, wanted in ((130, ["64 of 130", "128 of 130", "130 of 130"]), (64, [])):
+        answer_files([tmp_path / "a.png"] * count, Inputs(1, 4), lambda x: x[:, 0, 0, 0], bar=progress.shown)
+        lines = capsys.readouterr().err.splitlines()
+        assert [line.split("  ")[1].removesuffix(" images") for line in lines] == wanted

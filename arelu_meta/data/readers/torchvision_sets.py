@@ -5,7 +5,7 @@ their files are is torchvision's to check, so that the sets count as unverified.
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -79,38 +79,47 @@ def load_torchvision(
     """
     check_torchvision(name)
     check_resize(resize)
-    make, folder = getattr(torchvision.datasets, name), data_root(root)
-    by_part = set(SETS[name].get("train", {})) - ({"split"} if name == "EMNIST" else set())  # whose splits are sets
-    filled = {"root", "download", "transform", "target_transform", "transforms", "loader", *by_part}
-    if refused := filled.intersection(options):
-        raise unknown(f"option of {name}:", min(refused), {*parameters_of(make)[0], "image_size", "resize"} - filled)
-    check_accepts(name, make, options)
     if image_size is not None and image_size < 1:
         raise InputError(f"image_size must be at least 1, not {image_size}")
+    make, folder = getattr(torchvision.datasets, name), data_root(root)
+    _check_options(name, make, options)
     images, labels, subsets, classes = list[Image.Image](), list[int](), dict[str, Tensor](), set[tuple[str, ...]]()
     for part, arguments in SETS[name].items():
         dataset = _opened(name, make, {**arguments, **options}, folder)
         start = len(labels)
-        for number in range(len(dataset)):
-            image, label = dataset[number]
-            image = image.convert("L" if image.mode in GREY_MODES else "RGB")
+        for image, label in _pairs(dataset):
             images.append(squared(image, image_size, resize) if image_size else image)
-            labels.append(int(label))
+            labels.append(label)
         subsets |= {part: torch.arange(start, len(labels))} if part else {}
         classes.add(tuple(map(str, getattr(dataset, "classes", ()))))
     names = classes.pop() if len(classes) == 1 else ()
     if len(names) <= max(labels):
         names = tuple(map(str, range(max(labels) + 1)))
+    read_size = 0 if resize == "crop" else image_size or 0
     return ImageSet(
         name=name.lower(),
         images=_stacked(images, name),
         labels=torch.tensor(labels),
         class_names=names,
         subsets=subsets,
-        provenance=Provenance(
-            f"torchvision.datasets.{name}", read_size=0 if resize == "crop" else image_size or 0, read_resize=resize
-        ),
+        provenance=Provenance(f"torchvision.datasets.{name}", read_size=read_size, read_resize=resize),
     )
+
+
+def _pairs(dataset: Any) -> Iterator[tuple[Image.Image, int]]:
+    """Go through the images of a torchvision set, each grey or in colour as it is, with their labels."""
+    for number in range(len(dataset)):
+        image, label = dataset[number]
+        yield image.convert("L" if image.mode in GREY_MODES else "RGB"), int(label)
+
+
+def _check_options(name: str, make: Any, options: Mapping[str, object]) -> None:
+    """Refuse options that the class does not take, and those that are filled here."""
+    by_part = set(SETS[name].get("train", {})) - ({"split"} if name == "EMNIST" else set())  # whose splits are sets
+    filled = {"root", "download", "transform", "target_transform", "transforms", "loader", *by_part}
+    if refused := filled.intersection(options):
+        raise unknown(f"option of {name}:", min(refused), {*parameters_of(make)[0], "image_size", "resize"} - filled)
+    check_accepts(name, make, options)
 
 
 def is_local(name: str, root: Path) -> bool:

@@ -43,8 +43,7 @@ class ExtendedModel:
         added = ", ".join(f"{name} ({count} images)" for name, count in self.added.items())
         rows = [("added", added), ("classes", f"{len(self.class_names)}: {', '.join(self.class_names)}")]
         rows.append(("the others", "their rows, and so their logits, are as they were"))
-        rows += where_to_look(self.run_id, self.experiment_id, self.tracking_uri)
-        rows.append(("use it", f"python -m arelu_meta.predict {self.run_id} IMAGES..."))
+        rows += where_to_look(self.run_id, self.experiment_id, self.tracking_uri, use="IMAGES...")
         return block(f"{self.source} with {len(self.added)} more", rows)
 
 

@@ -135,8 +135,7 @@ class AdaptResult(Result):
             ("features", f"{self.feature_count} of each image; {computed} computed, {total - computed} from the cache")
         )
         rows.append(("time", f"{self.seconds:.1f} s"))
-        rows += where_to_look(self.run_id, self.experiment_id, self.tracking_uri, self.view)
-        rows.append(("use it", f"python -m arelu_meta.predict {self.run_id} IMAGES..."))
+        rows += where_to_look(self.run_id, self.experiment_id, self.tracking_uri, self.view, use="IMAGES...")
         tables = [text_table(header, lines) for header, lines in self.tables()]
         return "\n\n".join([block(self.title, rows), *tables])
 

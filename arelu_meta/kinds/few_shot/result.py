@@ -120,7 +120,8 @@ class FewShotResult(Result):
             rows.append(("selected", f"{chosen}, on {spec.evaluation.validation_episodes} validation episodes"))
         recording = f" ({self.recording_seconds:.1f} s to record the step)" if self.recording_seconds else ""
         rows.append(("time", f"{self.train_seconds:.1f} s to train{recording}, {self.test_seconds:.1f} s to test"))
-        rows += where_to_look(self.run_id, self.experiment_id, self.tracking_uri)
+        use = "" if spec.measure is MSE or self.vectors else "IMAGES... --support FOLDER"
+        rows += where_to_look(self.run_id, self.experiment_id, self.tracking_uri, use=use)
         goal = trained_on(spec.task, spec.data.dataset)
         activation = "its own activations" if spec.network.activation == OWN else spec.network.activation
         title = (

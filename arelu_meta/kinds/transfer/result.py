@@ -53,7 +53,7 @@ class TransferResult(Result):
         if not self.verified:
             rows.append(UNVERIFIED)
         rows.append(("time", f"{self.seconds:.1f} s"))
-        rows += where_to_look(self.run_id, self.experiment_id, self.tracking_uri)
+        rows += where_to_look(self.run_id, self.experiment_id, self.tracking_uri, use="IMAGES...")
         title = (
             f"{spec.network.activation} in {spec.network.backbone}: {spec.domains.source} to {spec.domains.target}, "
             f"fine-tuned with {spec.training.optimizer} lr {spec.training.lr:g}, seed {spec.seed}"

@@ -46,6 +46,20 @@ class PretrainingSection(Section):
 class TransferSpec(Spec):
     """Pre-train on a source, fine-tune on a target, beside no pre-training and no fine-tuning.
 
+    Args:
+        task: the name of the task, which the run is called after.
+        domains: the two image sets, source and target.
+        fit: the shape that the images are brought to.
+        network: backbone, activation.
+        pretraining: how the source is learned.
+        training: how the target is.
+        evaluation: protocol.
+        report_epochs: epochs of fine-tuning after which the target is tested.
+        seed: seed of every random stream.
+
+    Raises:
+        InputError: a setting is unknown, out of range, or does not go with another.
+
     >>> spec = TransferSpec(task="mine", domains={"source": "digits", "target": "street"})
     >>> spec.report_epochs, "test/finetune_20" in spec.metrics()
     ((5, 10, 20), True)

@@ -62,6 +62,7 @@ def test_a_whole_run_is_in_the_store_and_its_weights_start_another(store_uri, we
         f"arelu in {TINY}: {NEGATIVE}",
         "2 sites from ReLU to AReLU, 4 parameters added",
         "head, new",
+        f"python -m arelu_meta.predict {result.run_id} IMAGES...",
         weights,
     ):
         assert part in report
