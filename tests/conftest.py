@@ -54,6 +54,16 @@ def root() -> Path:
     return ROOT
 
 
+@pytest.fixture(scope="session", autouse=True)
+def session_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """One cache for all tests of a session, in all its processes: sets are drawn by the code under test, once."""
+    own = tmp_path_factory.getbasetemp()
+    folder = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "cache"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ARELU_META_CACHE", str(folder))
+        yield folder
+
+
 @pytest.fixture(scope="session")
 def published_data() -> Path:
     """The data root with the published sets: `ARELU_META_TEST_DATA`, or unpacked from beside the project."""

@@ -169,11 +169,11 @@ def overlay_rows(images: torch.Tensor, predicted: Mapping[str, torch.Tensor], tr
 
 def _draw_outlines(place: Axes, image: torch.Tensor, predicted: torch.Tensor, truth: torch.Tensor) -> None:
     """Draw one slice (C, H, W) with the outlines of two masks (H, W); truth below, so that agreement looks red."""
-    pixels = image.permute(1, 2, 0)
+    pixels = image.permute(1, 2, 0).numpy()  # NumPy 2 warns of a tensor where it is asked to copy
     place.imshow(pixels if pixels.shape[2] == 3 else pixels[:, :, 0], cmap="gray")
     for marked, colour in ((truth, "#00FF00"), (predicted, "#FF0000")):
         if marked.any():
-            place.contour(marked.float(), levels=[0.5], colors=colour, linewidths=1.2)
+            place.contour(marked.float().numpy(), levels=[0.5], colors=colour, linewidths=1.2)
 
 
 def layer_curves(curves: Mapping[str, Mapping[str, Sequence[tuple[int, float]]]], *, title: str, n: int) -> Figure:

@@ -99,7 +99,7 @@ def grad_cam_figure(x: Tensor, maps: Mapping[str, Tensor], *, titles: list[str] 
         for row, (name, heat) in enumerate(maps.items(), start=1):
             share = heat[column].detach().cpu() / heat[column].max().clamp(min=1e-12).cpu()
             _show(grid[row, column], image.mean(0, keepdim=True))
-            picture = grid[row, column].imshow(share, cmap=HEAT, vmin=0, vmax=1, alpha=0.65)
+            picture = grid[row, column].imshow(share.numpy(), cmap=HEAT, vmin=0, vmax=1, alpha=0.65)
             grid[row, 0].set_ylabel(name)
     grid[0, 0].set_ylabel("input")
     figure.colorbar(picture, ax=grid[1:], label="share of the maximum")
@@ -145,7 +145,7 @@ def feature_maps_figure(networks: Mapping[str, nn.Module], image: Tensor, *, lay
         for column in range(shown):
             axes = figure.add_subplot(grid[row, column + 1])
             drawn.append(axes)
-            picture = axes.imshow(maps[column].cpu(), cmap=SIGNED, vmin=-limit, vmax=limit)
+            picture = axes.imshow(maps[column].detach().cpu().numpy(), cmap=SIGNED, vmin=-limit, vmax=limit)
             axes.set(xticks=[], yticks=[], title=f"channel {column}" if row == 0 else "")
             if column == 0:
                 axes.set_ylabel(name)
@@ -200,5 +200,6 @@ def _show(axes: Any, image: Tensor, *, title: str = "") -> None:
     image = image.detach().float().cpu()
     image = image if len(image) == 3 else image.mean(0, keepdim=True)
     low, high = image.min(), image.max()
-    axes.imshow(((image - low) / (high - low).clamp(min=1e-12)).permute(1, 2, 0), cmap="gray", vmin=0, vmax=1)
+    stretched = (image - low) / (high - low).clamp(min=1e-12)
+    axes.imshow(stretched.permute(1, 2, 0).numpy(), cmap="gray", vmin=0, vmax=1)
     axes.set(xticks=[], yticks=[], title=title)

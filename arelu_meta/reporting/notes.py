@@ -93,7 +93,7 @@ def _origin_notes(findings: Findings) -> list[str]:
     notes = []
     runs = findings.runs if findings.single_runs is None else findings.single_runs
     for column, several in (("commit", "commits"), ("machine", "machines"), ("kernels", "generations of kernels")):
-        known = runs[column].replace("", "unknown").fillna("unknown") if column in runs else []
+        known = runs[column].astype(object).replace("", "unknown").fillna("unknown") if column in runs else []
         counts = pd.Series(known, dtype=str).value_counts()
         if len(counts) > 1:
             names = [f"{name[:7] if column == 'commit' else name} ({count})" for name, count in counts.items()]
