@@ -153,5 +153,6 @@ def test_extending(tmp_path, monkeypatch, capsys, python, root, new_store):
     metadata.mkdir()
     (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: mine\nVersion: 1.0\n")
     (metadata / "entry_points.txt").write_text("".join(lines))
-    listed = python("-m", "arelu_meta", PYTHONPATH=f"{root}{os.pathsep}{tmp_path}").stdout.partition("\nplug-ins")[2]
+    printed = python("-m", "arelu_meta", PYTHONPATH=f"{root}{os.pathsep}{tmp_path}").stdout
+    listed = printed.partition("\nplug-ins")[2].partition("\n\n")[0]
     assert {line.split()[0] for line in listed.splitlines()[2:]} == {"squareplus", "tiny_net", "cautious", "stripes"}
