@@ -9,6 +9,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,16 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     They are made all the same. `tests/kinds/test_contract.py` draws those of every kind, `tests/pictures` each one.
     """
     Figure.savefig = SAVE if item.get_closest_marker("figures") else _save_a_pixel  # type: ignore[method-assign]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip the cases of learn2learn where it is not installed: it does not build on every Python."""
+    if find_spec("learn2learn"):
+        return
+    for item in items:
+        case = getattr(item, "callspec", None)  # of parametrised tests
+        if case is not None and "learn2learn" in map(str, case.params.values()):
+            item.add_marker(pytest.mark.skip(reason="learn2learn is not installed"))
 
 
 @pytest.fixture(scope="session")

@@ -106,7 +106,7 @@ BAD = [
     ("--patience 3", "a transfer has fixed epochs; leave --patience out"),
     ("--pretrain-lr 0", "--pretrain-lr 0: must be greater than 0"),
     ("--report-epochs 1 3", "report_epochs (1, 3) must lie between 1 and epochs = 2"),
-    ("--dataset digits", "unknown flag '--dataset'"),
+    ("--dataset digits", "--dataset goes with --model"),
     ("--image-size 20", "mnist_conv takes images of 28 to 35 pixels a side, not 20x20"),
     (
         "--target tests.tiny_images:discs --resize scale",

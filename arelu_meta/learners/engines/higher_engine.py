@@ -1,10 +1,10 @@
 """The `higher` engine (Grefenstette et al. 2019, arXiv 1910.01727): inner SGD or differentiable Adam, by episode."""
 
+import warnings
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-import higher
 import torch
 from torch import Tensor, nn
 
@@ -13,6 +13,10 @@ from arelu_meta.errors import InputError
 from arelu_meta.kernels.module_internals import has_call_hooks
 from arelu_meta.learners.functional_network import Parameters, as_logits, lent, modules_to_watch, unchanged
 from arelu_meta.learners.inner_loop import InnerRule, clipped, query_pass
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", SyntaxWarning)  # its code is of 2020: `is 1`, and escapes that are none
+    import higher
 
 
 class HigherEngine:
