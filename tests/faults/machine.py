@@ -59,7 +59,7 @@ FAULTS = {
     "folder deleted": Fault(
         strike=lambda runs: runs.rename(runs.with_name("elsewhere")), undo=lambda runs: _back(runs)
     ),
-    "too many open files": Fault(limits=((resource.RLIMIT_NOFILE, 14),)),
+    "too many open files": Fault(limits=((resource.RLIMIT_NOFILE, 10),)),
     "too little memory": Fault(limits=((resource.RLIMIT_AS, 2 << 30),)),
 }
 
@@ -182,7 +182,7 @@ def _record(rows: list[Row]) -> Record:
         name="machine",
         promise="Where the machine fails, a command says so in one line, and what was saved stays usable.",
         how="maml, classify, adapt and compare on a disk of 256 KiB, with their folder made read-only or taken away in "
-        "mid-training, with 14 open files, with 2 GiB of address space; exit code 1 or 2, one line, no traceback, "
+        "mid-training, with 10 open files, with 2 GiB of address space; exit code 1 or 2, one line, no traceback, "
         "checkpoints readable, no run RUNNING after the next command.",
         command="python -m tests.faults.machine",
         commits=commits_of(rows),
