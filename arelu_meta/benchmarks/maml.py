@@ -1,12 +1,13 @@
 """One outer step of MAML, and a whole iteration with its sampling: ours beside learn2learn and higher."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import torch
 import torch.nn.functional as F
 
 from arelu_meta import learners
-from arelu_meta.benchmarks.meta_step import Setting, check_same_gradient, installed_engines
+from arelu_meta.benchmarks.meta_step import Setting, Step, check_same_gradient, installed_engines
 from arelu_meta.benchmarks.report import BenchReport, Row, timing_rows
 from arelu_meta.benchmarks.sampling import local_or_bundled
 from arelu_meta.benchmarks.timing import interleaved
@@ -27,15 +28,19 @@ def bench_maml(root: str | None = None) -> Iterator[BenchReport]:
     train = local_or_bundled("mnist", "digits", root).train
     with keep_freed_memory():
         for setting, repeats in ((NARROW, 9), (WIDE, 5)):
-            steps = {"func, recorded": setting.step(record=True)}
-            steps |= {engine: setting.step(engine) for engine in installed_engines()}
-            check_same_gradient(steps)
+            check_same_gradient(_steps(replace(setting, dtype=torch.float64)))
+            steps = _steps(setting)
             title = (
                 f"outer step, {setting.backbone}, {setting.ways}-way {setting.shots}-shot, {setting.meta_batch} "
                 f"episodes, {setting.inner_steps} inner steps, second order, {torch.get_num_threads()} threads"
             )
             yield BenchReport(title, timing_rows(interleaved(steps, repeats=repeats)))
         yield _iterations(train)
+
+
+def _steps(setting: Setting) -> dict[str, Step]:
+    """The step on every engine that is installed, recorded too."""
+    return {"func, recorded": setting.step(record=True)} | {name: setting.step(name) for name in installed_engines()}
 
 
 def _iterations(train: ImageSet) -> BenchReport:
