@@ -58,6 +58,7 @@ def test_other_engines_refuse_inner_adam(engine):
 
 
 def test_what_the_libraries_do_not_have_is_refused():
+    pytest.importorskip("learn2learn")
     network, batch = own_net(), episodes()
     rules = {
         "learned inner rates": learners.build("meta_sgd", network, inner_lr=0.1, inner_steps=1).rule,
