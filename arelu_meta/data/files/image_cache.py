@@ -1,4 +1,4 @@
-"""Images that do not fit into memory, decoded once to a memory-mapped file in the cache folder (ARELU_META_CACHE).
+"""Images that do not fit into memory, decoded once to a file in the cache folder (ARELU_META_CACHE).
 
 A file is `images/KEY.npy`, (N, H, W, C) uint8, as `numpy.load(..., mmap_mode="r")` opens it. The key holds which files
 they are (names, sizes, times of change), what was done with them, and the version of this code. It grows as `KEY.part`
@@ -9,11 +9,12 @@ overwrites, and one that asks for the same images meanwhile waits and shares the
 import errno
 import hashlib
 import math
-import mmap
 import os
 import re
 import shutil
+import threading
 import time
+import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -38,19 +39,20 @@ VERSION = 1  # to be raised when the same files give other pixels
 REMEDY = "free some space, set ARELU_META_CACHE to a folder on another disk, or lower `image_size`"
 
 
-class MappedImages:
-    """Images of a file, mapped into memory: a source of rows that holds about `most` bytes of it at a time."""
+class DecodedImages:
+    """Images of a file, read when they are asked for: a source of rows that holds none of them.
+
+    The file is not mapped into memory: the system maps it in pieces of megabytes, and counts all of them as ours.
+    """
 
     ready = True
 
-    def __init__(self, path: Path, shape: tuple[int, int, int, int], digest: str, most: float) -> None:
-        self.path, self.shape, self.digest, self.most = path, shape, digest, most
-        count, channels, height, width = shape
-        with path.open("rb") as file:
-            start = _data_start(file, shape)
-            self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        flat = np.frombuffer(self._map, np.uint8, math.prod(shape), start)
-        self._pixels, self._touched = flat.reshape(count, height, width, channels), 0
+    def __init__(self, path: Path, shape: tuple[int, int, int, int], digest: str) -> None:
+        self.path, self.shape, self.digest = path, shape, digest
+        self._file = path.open("rb", buffering=0)
+        weakref.finalize(self, self._file.close)
+        self._lock = threading.Lock()  # between seeking and reading
+        self._start = _data_start(self._file, shape)
 
     @property
     def place(self) -> str:
@@ -58,13 +60,19 @@ class MappedImages:
         return f"{self.path}, decoded"
 
     def read(self, numbers: Tensor) -> Tensor:
-        """Copy images by number; what was read before is given back to the system when it is more than the bound."""
-        if self._touched > self.most and hasattr(mmap, "MADV_DONTNEED"):
-            self._map.madvise(mmap.MADV_DONTNEED)  # of a mapped file: pages stay in the system's cache
-            self._touched = 0
-        images = np.empty((len(numbers), *self._pixels.shape[1:]), np.uint8)
-        self._touched += images.nbytes
-        np.take(self._pixels, numbers.numpy(), axis=0, out=images, mode="clip")  # "raise" would copy twice
+        """Read images by number.
+
+        Raises:
+            InputError: the file has become shorter.
+        """
+        _, channels, height, width = self.shape
+        images = np.empty((len(numbers), height, width, channels), np.uint8)
+        size = height * width * channels
+        with self._lock:
+            for number, image in zip(numbers.tolist(), images, strict=True):
+                self._file.seek(self._start + number * size)
+                if self._file.readinto(image.data) != size:
+                    raise InputError(f"{self.path} was cut off while it was in use; run it again, which decodes anew")
         return torch.from_numpy(images).permute(0, 3, 1, 2)
 
 
@@ -76,7 +84,7 @@ def keep_decoded(parts: Mapping[str, ImageSet], bar: progress.Bar = progress.sil
         bar: shows the progress.
 
     Returns:
-        The sets, with images that are in memory, or in a file that is mapped.
+        The sets, with images that are in memory, or in a file.
 
     Raises:
         InputError: a file that cannot be decoded, or a cache folder that cannot be written.
@@ -93,7 +101,7 @@ def keep_decoded(parts: Mapping[str, ImageSet], bar: progress.Bar = progress.sil
         if whole.nbytes <= image_memory():
             pixels: Tensor | ImageRows = _read_all(whole, bar)
         else:
-            pixels = ImageRows(_mapped(whole, parts[first].name, bar), torch.arange(len(whole)))
+            pixels = ImageRows(_on_disk(whole, parts[first].name, bar), torch.arange(len(whole)))
         for name, some in zip(rows, places.split([len(some) for some in rows.values()]), strict=True):
             images = pixels.select(some) if isinstance(pixels, ImageRows) else pixels[some]
             kept[name] = replace(parts[name], images=images.to(rows[name].device))
@@ -119,13 +127,13 @@ def _decoded(rows: ImageRows, bar: progress.Bar) -> Iterator[Tensor]:
             advance(f"{done:,} of {len(rows):,} images")
 
 
-def _mapped(rows: ImageRows, name: str, bar: progress.Bar) -> MappedImages:
+def _on_disk(rows: ImageRows, name: str, bar: progress.Bar) -> DecodedImages:
     """Open the file of these rows, or make it."""
     count, channels, height, width = rows.shape
     digest = hashlib.sha256(f"{VERSION} {rows.digest} {list(rows.shape)}".encode()).hexdigest()
     readable = re.sub(r"[^\w.-]+", "_", name.partition("/")[0])[:40].strip(".")
     path = cache_folder() / FOLDER / f"{readable}-{digest[:32]}.npy"
-    opened = partial(MappedImages, path, (count, channels, height, width), digest, image_memory())
+    opened = partial(DecodedImages, path, (count, channels, height, width), digest)
     with suppress(OSError, ValueError):  # none yet, or a damaged one
         found = opened()
         os.utime(path)  # when it was used last

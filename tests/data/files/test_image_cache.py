@@ -5,6 +5,7 @@ import multiprocessing
 import os
 import signal
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from PIL import Image
 from arelu_meta import data
 from arelu_meta.data import splits
 from arelu_meta.data.files import image_cache, image_files
-from arelu_meta.data.files.image_cache import MappedImages, cached_files, keep_decoded, remove_cached
+from arelu_meta.data.files.image_cache import DecodedImages, cached_files, keep_decoded, remove_cached
 from arelu_meta.data.imageset import ImageSet
 from arelu_meta.data.inputs import fit_images
 from arelu_meta.data.rows import ImageRows
@@ -49,9 +50,9 @@ def stored(photos: Path, mebibytes: int = 1, **fit: int) -> ImageSet:
         return keep_decoded({"all": fit_images(images, **fit) if fit else images})["all"]
 
 
-def source_of(images: ImageSet) -> MappedImages:
+def source_of(images: ImageSet) -> DecodedImages:
     assert isinstance(images.images, ImageRows)
-    assert isinstance(images.images.source, MappedImages)
+    assert isinstance(images.images.source, DecodedImages)
     return images.images.source
 
 
@@ -123,14 +124,29 @@ def test_statistics_of_training_images_are_those_in_memory_and_are_remembered(ph
     assert len(list(cache.glob("*-histogram.npz"))) == 1
 
 
-def test_mapped_memory_is_given_back(photos: Path):
-    """A bound of 1 MiB: after reading all 1.7 MB some image by image, no more than that is counted as held."""
+def test_two_threads_read_each_their_own_images(photos: Path):
+    source, whole = source_of(stored(photos)), stored(photos, 100).tensor
+    orders = [torch.randperm(60, generator=torch.Generator().manual_seed(seed)) for seed in range(40)]
+    with ThreadPoolExecutor(4) as pool:
+        for numbers, images in zip(orders, pool.map(source.read, orders), strict=True):
+            assert torch.equal(images, whole[numbers])
+
+
+def test_the_file_is_not_mapped_into_memory(photos: Path):
+    """It would be held whole: with pages of megabytes, a few images touch all of it."""
+    maps = Path("/proc/self/maps")
+    if not maps.exists():
+        pytest.skip("this system does not list what a process has mapped")
     source = source_of(stored(photos))
-    for number in torch.arange(60).repeat(3):
-        source.read(number.view(1))
-        assert source._touched <= 2**20 + 3 * SIDE * SIDE
-    with pytest.raises(ValueError, match="read-only"):
-        source._pixels[0] = 0
+    source.read(torch.arange(60))
+    assert source.path.name not in maps.read_text()
+
+
+def test_a_file_that_is_cut_off_in_use_is_one_line(photos: Path):
+    source = source_of(stored(photos))
+    os.truncate(source.path, 1000)
+    with pytest.raises(InputError, match=r"\.npy was cut off while it was in use; run it again"):
+        source.read(torch.tensor([59]))
 
 
 def test_a_damaged_file_is_made_anew(photos: Path):
