@@ -1,6 +1,7 @@
 """Run or resume every cell of a comparison, and report: the one place that wires the parts together."""
 
 import json
+import logging
 import shutil
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
@@ -29,6 +30,7 @@ from arelu_meta.kinds.execution import Execution
 from arelu_meta.reporting import Report, make_report, report_metrics, write_report
 from arelu_meta.reporting.markdown import MOST_NOTE, markdown_note
 from arelu_meta.runtime.machine import process_name
+from arelu_meta.store.connection import quiet_loggers
 from arelu_meta.store.grid_images import pictures_of
 from arelu_meta.store.journal import runs_folder
 from arelu_meta.store.sending import PROCESS
@@ -148,7 +150,7 @@ def run_plan(plan: Plan, workers: AbstractContextManager[Workers]) -> Comparison
     check_cells(plan.own_cells, root=plan.execution.data_root)
     resume = f"to resume: {plan.command}" if plan.command else "run it again to resume"
     try:
-        with _locked(plan):
+        with _locked(plan), quiet_loggers(logging.WARNING):
             return _run_locked(plan, workers)
     except KeyboardInterrupt:
         output.write_line(resume)

@@ -243,16 +243,19 @@ def quiet(level: int = logging.ERROR) -> Iterator[None]:
 
 @contextmanager
 def quiet_loggers(level: int = logging.ERROR) -> Iterator[None]:
-    """Silence MLflow's messages alone: Python's warnings belong to the main thread."""
-    loggers = [logging.getLogger(name) for name in ("mlflow", "alembic", "urllib3")]
-    levels = [logger.level for logger in loggers]
-    for logger in loggers:
-        logger.setLevel(level)
+    """Silence MLflow's messages alone: Python's warnings belong to the main thread.
+
+    What it says of its database is left out at any level: a traceback of the error that it then raises.
+    """
+    wanted = {**dict.fromkeys(("mlflow", "alembic", "urllib3"), level), "mlflow.store.db.utils": logging.CRITICAL}
+    before = {name: logging.getLogger(name).level for name in wanted}
+    for name, one in wanted.items():
+        logging.getLogger(name).setLevel(one)
     try:
         yield
     finally:
-        for logger, before in zip(loggers, levels, strict=True):
-            logger.setLevel(before)
+        for name, one in before.items():
+            logging.getLogger(name).setLevel(one)
 
 
 @contextmanager

@@ -224,3 +224,18 @@ def test_loggers_and_the_tracking_uri_are_left_as_they_were(store_uri: str, monk
     open_store("mine")
     assert logger.level == logging.INFO
     assert mlflow.get_tracking_uri() == "sqlite:///another.db"
+
+
+def test_an_error_of_the_database_is_raised_and_not_logged_too(tmp_path: Path, capfd: pytest.CaptureFixture[str]):
+    """MLflow logs a database that cannot be opened with its traceback, then raises; warnings of others stay."""
+    path = tmp_path / "mlflow.db"
+    with connection.connected(f"sqlite:///{path}") as client:
+        run_id = client.create_run("0").info.run_id
+    (tmp_path / "mlflow.db").rename(tmp_path / "elsewhere.db")
+    path.mkdir()  # nothing that SQLite could open
+    with connection.quiet_loggers(logging.WARNING), pytest.raises(MlflowException):
+        client.set_terminated(run_id)
+    assert "Traceback" not in capfd.readouterr().err
+    with pytest.raises(MlflowException):
+        client.set_terminated(run_id)
+    assert "Traceback" in capfd.readouterr().err  # so it is that logger, and it is as it was
