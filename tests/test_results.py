@@ -354,3 +354,27 @@ def test_pages_of_adapt_are_what_the_draws_say(path):
                 assert float(row["inside %"]) == pytest.approx(own["inside"].mean() * 100, abs=HALF)
                 assert int(row["parameters moved"]) == own["parameters_moved"].iloc[0]
                 assert int(row["bytes stored"]) == own["bytes_stored"].iloc[0]
+
+
+def test_what_is_said_of_bounded_gradients_is_what_the_runs_say():
+    """Paired t test and Clopper and Pearson's interval by scipy; the same figures stand on the page and in findings."""
+    runs = pd.read_csv(RESULTS / "maml_mnist_clip_runs.csv")
+    assert set(runs["activation"]) == {"arelu"}
+    scores = runs.pivot(index="seed", columns="episode_clip", values="test/accuracy")
+    assert (len(scores), int(runs["train/collapsed"].sum())) == (20, 0)
+    assert set(runs["commit"]) == {runs["commit"].iloc[0]}
+    more = stats.ttest_1samp(scores["25"] - scores["none"], 0)
+    low, high = more.confidence_interval()
+    best = runs.groupby("episode_clip")["paper/best_batch_accuracy"].mean()
+    none_of_20 = 100 * stats.binomtest(0, 20).proportion_ci(method="exact").high
+    said = [
+        *(f"{scores[bound].mean():.2f}" for bound in ("25", "none")),
+        *(f"{scores[bound].min():.2f}" for bound in ("25", "none")),
+        *(f"{best[bound]:.2f}" for bound in ("25", "none")),
+        f"{(scores['25'] - scores['none']).mean():+.2f} points [{low:+.2f}, {high:+.2f}]",
+        f"0 to {none_of_20:.1f} %",
+    ]
+    for page in (RESULTS / "maml_mnist_clip.md", RESULTS.parent / "findings.md"):
+        text = " ".join(page.read_text(encoding="utf-8").replace("\n>", " ").split())
+        assert [words for words in said if words not in text] == []
+    assert f"p = {more.pvalue:.4f}, n = 20" in (RESULTS / "maml_mnist_clip.md").read_text(encoding="utf-8")
