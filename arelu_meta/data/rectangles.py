@@ -10,8 +10,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from arelu_meta.runtime.hardware import threads
-
 ATTEMPTS = 10
 CROP_RATIO = (3 / 4, 4 / 3)
 ERASED_SCALE, ERASED_RATIO = (0.02, 0.33), (0.3, 3.3)
@@ -99,11 +97,9 @@ def crop_resized(images: Tensor, crops: Rectangles, *, nearest: bool = False) ->
         return _crop_by_grid(images, crops, nearest=nearest)
     mode: dict[str, object] = {"mode": "nearest-exact"} if nearest else {"mode": "bilinear", "antialias": True}
     parts = []  # one by one: torch has fast kernels for bytes, and none that take a rectangle for each image
-    with threads(1):  # several wait for each other at every image longer than they work
-        for image, (top, left, height, width, mirrored) in zip(images.split(1), crops.rows(), strict=True):
-            part = image[:, :, top : top + height, left : left + width]
-            part = part.flip(-1) if mirrored else part
-            parts.append(F.interpolate(part, size=size, **mode))  # type: ignore[arg-type]
+    for image, (top, left, height, width, mirrored) in zip(images.split(1), crops.rows(), strict=True):
+        part = image[:, :, top : top + height, left : left + width]
+        parts.append(F.interpolate(part.flip(-1) if mirrored else part, size=size, **mode))  # type: ignore[arg-type]
     return torch.cat(parts) if parts else images
 
 
