@@ -63,6 +63,7 @@ _MNIST = (
     "Maxout, Comb and SLAF as the authors coded them"
 )
 _FIRST = (
+    Source("mnist_first_epoch_all_rates", images=_HELD_BACK),
     Source("mnist_first_epoch", images=_HELD_BACK),
     Source("learning_rates", {"optimizer": "sgd"}, images=_HELD_BACK),
 )

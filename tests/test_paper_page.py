@@ -52,6 +52,7 @@ def test_all_820_published_cells_are_counted_once():
 def test_the_first_epoch_beside_the_published(label, name, take):
     """Worked out with one join: our runs by activation, optimizer and rate; those of learning_rates are SGD's."""
     own = [
+        pd.read_csv(RESULTS / "mnist_first_epoch_all_rates_runs.csv"),
         pd.read_csv(RESULTS / "mnist_first_epoch_runs.csv"),
         pd.read_csv(RESULTS / "learning_rates_runs.csv").assign(optimizer="sgd"),
     ]

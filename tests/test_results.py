@@ -378,3 +378,16 @@ def test_what_is_said_of_bounded_gradients_is_what_the_runs_say():
         text = " ".join(page.read_text(encoding="utf-8").replace("\n>", " ").split())
         assert [words for words in said if words not in text] == []
     assert f"p = {more.pvalue:.4f}, n = 20" in (RESULTS / "maml_mnist_clip.md").read_text(encoding="utf-8")
+
+
+def test_runs_that_were_repeated_at_another_commit_differ_by_what_is_said():
+    place = ["activation", "optimizer", "lr", "seed"]
+    first, again = (
+        pd.read_csv(RESULTS / f"{name}_runs.csv").set_index(place)["test/accuracy"]
+        for name in ("mnist_first_epoch", "mnist_first_epoch_all_rates")
+    )
+    apart = (again - first).dropna().abs()
+    said = (
+        f"{len(apart)} runs are on both pages, there without `--channels-last`: they differ by {apart.max():.2f} points"
+    )
+    assert said in (RESULTS / "mnist_first_epoch_all_rates.md").read_text(encoding="utf-8")

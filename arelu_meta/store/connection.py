@@ -243,10 +243,7 @@ def quiet(level: int = logging.ERROR) -> Iterator[None]:
 
 @contextmanager
 def quiet_loggers(level: int = logging.ERROR) -> Iterator[None]:
-    """Silence MLflow's messages alone: Python's warnings belong to the main thread.
-
-    What it says of its database is left out at any level: a traceback of the error that it then raises.
-    """
+    """Silence MLflow's messages, and tracebacks that its database logs and then raises; not Python's warnings."""
     wanted = {**dict.fromkeys(("mlflow", "alembic", "urllib3"), level), "mlflow.store.db.utils": logging.CRITICAL}
     before = {name: logging.getLogger(name).level for name in wanted}
     for name, one in wanted.items():
