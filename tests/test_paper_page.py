@@ -21,7 +21,7 @@ def rows(title: str) -> list[list[str]]:
     part = re.split(rf"^##+ {re.escape(title)}$", TEXT, flags=re.M)[1]
     part = re.split(r"^##+ ", part, flags=re.M)[0]
     lines = [line for line in part.splitlines() if line.startswith("| ")]
-    return [line.strip("| ").replace("|  |", "| - |").split(" | ") for line in lines]
+    return [[cell.strip() for cell in line.strip()[1:-1].split(" |")] for line in lines]
 
 
 def test_nothing_was_edited_by_hand():
