@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -120,6 +121,32 @@ def new_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "MLFLOW_TRACKING_URI": f"sqlite:///{path}"}
     subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, cwd=path.parent, env=environment)
     return path
+
+
+@pytest.fixture(scope="session")
+def own_store(new_store: Path) -> Callable[[Path], AbstractContextManager[pytest.MonkeyPatch]]:
+    """Work in a folder with a store of its own, for fixtures that several tests share: `with own_store(folder):`."""
+
+    @contextmanager
+    def working_in(folder: Path) -> Iterator[pytest.MonkeyPatch]:
+        shutil.copy(new_store, folder / "mlflow.db")
+        with pytest.MonkeyPatch.context() as patch:
+            patch.chdir(folder)
+            patch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{folder / 'mlflow.db'}")
+            patch.setenv("ARELU_META_RUNS", str(folder / "runs"))
+            yield patch
+
+    return working_in
+
+
+@pytest.fixture(scope="session")
+def finetuned(tmp_path_factory: pytest.TempPathFactory, own_store: Callable[[Path], Any]) -> Any:
+    """The result of a fine-tuning of one epoch, in a store of its own: what tests export and read."""
+    from arelu_meta.kinds import run
+    from tests.supervised_runs import finetune_spec
+
+    with own_store(tmp_path_factory.mktemp("finetuned")):
+        return run(finetune_spec(training={"epochs": 1}))
 
 
 @pytest.fixture(autouse=True)

@@ -1,7 +1,6 @@
 """The command `python -m arelu_meta.export`, on a network that surgery has rewritten."""
 
 import json
-import shutil
 import sys
 from pathlib import Path
 
@@ -10,36 +9,21 @@ import torch
 from safetensors.torch import load_file
 
 from arelu_meta.export import main
-from arelu_meta.kinds import run
 from arelu_meta.kinds.finetune.run import prepare
-from tests.supervised_runs import finetune_spec
 from tests.tiny_runs import MLFLOW_WARNINGS
 
 pytestmark = MLFLOW_WARNINGS
-SPEC = finetune_spec(training={"epochs": 1})
-
-
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory, new_store):
-    """One finished run with its store, for all tests here."""
-    folder = tmp_path_factory.mktemp("trained")
-    shutil.copy(new_store, folder / "mlflow.db")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        patch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{folder / 'mlflow.db'}")
-        patch.setenv("ARELU_META_RUNS", str(folder / "runs"))
-        yield run(SPEC)
 
 
 @pytest.fixture
-def images():
-    split, _ = prepare(SPEC)
+def images(finetuned):
+    split, _ = prepare(finetuned.spec)
     return split.test.pixels(torch.arange(7)), split
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path, monkeypatch, trained):
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", trained.tracking_uri)
+def folder(tmp_path, monkeypatch, finetuned):
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", finetuned.tracking_uri)
     monkeypatch.chdir(tmp_path)
 
 
@@ -48,12 +32,12 @@ def logits(network, x):
         return network.eval()(x)
 
 
-def test_safetensors(trained, images, capsys):
-    assert main([trained.run_id]) == 0
-    folder = Path(f"export-{trained.run_id}")
+def test_safetensors(finetuned, images, capsys):
+    assert main([finetuned.run_id]) == 0
+    folder = Path(f"export-{finetuned.run_id}")
     state = load_file(folder / "weights.safetensors")
-    assert state.keys() == trained.network.state_dict().keys()
-    assert all(torch.equal(state[name], value) for name, value in trained.network.state_dict().items())
+    assert state.keys() == finetuned.network.state_dict().keys()
+    assert all(torch.equal(state[name], value) for name, value in finetuned.network.state_dict().items())
     declared = json.loads((folder / "inputs.json").read_text())
     assert (declared["channels"], declared["image_size"]) == (3, 28)
     assert declared["mean"] == list(images[1].test.mean)
@@ -79,8 +63,8 @@ def test_wrong_input_is_one_line(capsys, flags, message):
     assert error.count("\n") == 1
 
 
-def test_a_folder_that_cannot_be_written(trained, capsys):
+def test_a_folder_that_cannot_be_written(finetuned, capsys):
     Path("taken").write_text("a file")
-    assert main([trained.run_id, "--output", "taken"]) == 2
+    assert main([finetuned.run_id, "--output", "taken"]) == 2
     assert "cannot write to taken: File exists; choose another folder" in capsys.readouterr().err
     assert "torch" in sys.modules

@@ -54,14 +54,10 @@ def document(line: str, code: int = 0) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory, new_store: Path) -> Iterator[dict[str, Any]]:
+def trained(tmp_path_factory: pytest.TempPathFactory, own_store: Any) -> Iterator[dict[str, Any]]:
     """A classifier, stored with its network; the folder of its store is the working folder of this module."""
     folder = tmp_path_factory.mktemp("scripting")
-    (folder / "mlflow.db").write_bytes(new_store.read_bytes())
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        patch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{folder / 'mlflow.db'}")
-        patch.setenv("ARELU_META_RUNS", str(folder / "runs"))
+    with own_store(folder) as patch:
         patch.setenv("ARELU_META_CACHE", str(folder / "cache"))
         yield document(f"classify {TRAINED}")
 

@@ -9,27 +9,21 @@ import torch
 
 import arelu_meta
 from arelu_meta.export import main
-from arelu_meta.kinds import run
 from arelu_meta.store.model_card import model_card
 from arelu_meta.store.models import open_model
-from tests.supervised_runs import finetune_spec
 from tests.tiny_runs import MLFLOW_WARNINGS
 
 pytestmark = MLFLOW_WARNINGS
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory, new_store):
-    """One finished run with its store, exported once."""
-    folder = tmp_path_factory.mktemp("trained")
-    shutil.copy(new_store, folder / "mlflow.db")
+def trained(tmp_path_factory, finetuned):
+    """A finished run, and the folder that it was exported to once."""
+    published = tmp_path_factory.mktemp("exported") / "published"
     with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        patch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{folder / 'mlflow.db'}")
-        patch.setenv("ARELU_META_RUNS", str(folder / "runs"))
-        result = run(finetune_spec(training={"epochs": 1}))
-        assert main([result.run_id, "--to", "hub", "--output", "published"]) == 0
-        yield result, folder / "published"
+        patch.setenv("MLFLOW_TRACKING_URI", finetuned.tracking_uri)
+        assert main([finetuned.run_id, "--to", "hub", "--output", str(published)]) == 0
+    return finetuned, published
 
 
 def test_the_folder_answers_without_its_store(trained, tmp_path, monkeypatch):

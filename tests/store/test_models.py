@@ -1,6 +1,5 @@
 """Networks that go into the store and come out the same, from wherever they are named."""
 
-import shutil
 from pathlib import Path
 
 import mlflow
@@ -31,14 +30,10 @@ def two_images() -> ImageSet:
 
 
 @pytest.fixture(scope="module")
-def stored(tmp_path_factory, new_store):
+def stored(tmp_path_factory, own_store):
     """A folder with a store and the run folder of a run in it, and the run's id."""
     folder = tmp_path_factory.mktemp("stored")
-    shutil.copy(new_store, folder / "mlflow.db")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        patch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{folder / 'mlflow.db'}")
-        patch.setenv("ARELU_META_RUNS", str(folder / "runs"))
+    with own_store(folder):
         with track(tiny_spec(), experiment="models", name="small", tags={}) as tracker:
             tracker.log_network(small_network(), two_images())
         run_folder = RunFolder(tiny_spec())

@@ -2,7 +2,6 @@
 
 import base64
 import json
-import shutil
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -32,14 +31,10 @@ pytestmark = MLFLOW_WARNINGS
 
 
 @pytest.fixture(scope="module")
-def stored(tmp_path_factory: pytest.TempPathFactory, new_store: Path) -> Any:
+def stored(tmp_path_factory: pytest.TempPathFactory, own_store: Any) -> Any:
     """An adaptation and a classifier in one store, and folders with images that they have not seen."""
     folder = tmp_path_factory.mktemp("trained")
-    shutil.copy(new_store, folder / "mlflow.db")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        patch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{folder / 'mlflow.db'}")
-        patch.setenv("ARELU_META_RUNS", str(folder / "runs"))
+    with own_store(folder) as patch:
         patch.setenv("ARELU_META_CACHE", str(folder / "cache"))
         spec = AdaptSpec.model_validate({**ADAPT, "data": {"dataset": DIGITS, "shots": 10}})
         results = {"adapt": run(spec), "classify": run(classify_spec(training={"epochs": 1}))}

@@ -1,7 +1,6 @@
 """Networks as MLflow serves them: raw images in, classes and probabilities out; earlier models as they were."""
 
 import json
-import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -63,19 +62,15 @@ def test_a_segmentation_network_answers_with_probabilities_of_pixels():
 
 
 @pytest.fixture(scope="module")
-def stored(tmp_path_factory, new_store) -> tuple[Path, str]:
+def stored(tmp_path_factory, own_store) -> tuple[Path, str]:
     """A store with a network in it, and the URI of its model."""
     folder = tmp_path_factory.mktemp("served")
-    shutil.copy(new_store, folder / "mlflow.db")
     names = ("cat", "dog")
     examples = ImageSet(
         "five", torch.from_numpy(images()), torch.tensor([0, 1, 0, 1, 0]), names, mean=(0.5,), std=(0.25,)
     )
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        patch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{folder / 'mlflow.db'}")
-        with track(tiny_spec(), experiment="served", name="linear", tags={}) as tracker:
-            tracker.log_network(linear(), examples)
+    with own_store(folder), track(tiny_spec(), experiment="served", name="linear", tags={}) as tracker:
+        tracker.log_network(linear(), examples)
     return folder, f"runs:/{tracker.run_id}/model"
 
 
