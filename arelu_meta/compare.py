@@ -58,7 +58,8 @@ def _compare(given: argparse.Namespace, words: Sequence[str]) -> None:
     root = str(Path(given.data_root).resolve()) if given.data_root else ""
     values = {"device": given.device, "data_root": root, "follow_links": given.follow_links}
     values |= {"skip_broken": given.skip_broken, "image_memory": given.image_memory, "keep": given.keep}
-    execution = validated(TrainingExecution, values | {name: getattr(given, name) for name in _PASSED_ON}, FLAGS)
+    values |= {name: value for name in _PASSED_ON if (value := getattr(given, name)) is not None}
+    execution = validated(TrainingExecution, values, FLAGS)
     _check_flags(execution, cells)
     if given.device not in ("auto", "cpu") and given.on == "local":
         from arelu_meta.runtime.hardware import resolve_device
@@ -126,7 +127,7 @@ def _parser() -> command_line.Parser:
     parser.add_argument("--device", default="auto", help="device of the cells [auto]")
     for name in _PASSED_ON:
         text = (TrainingExecution.model_fields[name].description or "").strip()
-        parser.add_argument(f"--{name.replace('_', '-')}", action="store_true", help=text)
+        parser.add_argument(f"--{name.replace('_', '-')}", action=argparse.BooleanOptionalAction, help=text)
     parser.add_argument("--precision", choices=("fp32", "bf16", "fp16"), help="number format of every cell's training")
     parser.add_argument("--data-root", default="", help="folder of the published data sets")
     parser.add_argument("--image-memory", type=int, default=0, metavar="MIB", help="memory for images of each cell")

@@ -1,6 +1,7 @@
 """Training `mnist_conv` for an epoch: ours beside the loop of the tutorials, a DataLoader with workers."""
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -21,6 +22,12 @@ from arelu_meta.training.supervised import SupervisedTrainer
 
 IMAGES, CHECKED, WORKERS, SIDE = 6_400, 256, 2, 28
 LR, MOMENTUM = 1e-4, 0.9
+OURS: dict[str, dict[str, bool]] = {
+    "arelu_meta": {},
+    "arelu_meta --fused": {"fused": True},
+    "arelu_meta --no-channels-last": {"channels_last": False},
+}
+"""What is measured of ours, by the flags that ask for it."""
 
 
 def bench_epoch(root: str | None = None, images: int = IMAGES, repeats: int = 3) -> Iterator[BenchReport]:
@@ -51,21 +58,17 @@ def _rows(ours: ImageSet, theirs: ImageSet, repeats: int, *transform: Callable[[
         function()
     check_same_weights(networks[0], networks[1:])
     work, _ = ways_to_train(ours, theirs, *transform)
-    plain, fast, loop = (timing.minimum for timing in interleaved(work, repeats=repeats))
+    timings = interleaved(work, repeats=repeats)
     return [
-        Row(name, seconds, seconds / fast, f"{len(ours) / seconds:.0f} images/s")
-        for name, seconds in (
-            ("arelu_meta --channels-last --fused", fast),
-            ("arelu_meta", plain),
-            (f"DataLoader, {WORKERS} workers", loop),
-        )
+        Row(one.name, one.minimum, one.minimum / timings[0].minimum, f"{len(ours) / one.minimum:.0f} images/s")
+        for one in timings
     ]
 
 
 def ways_to_train(
     ours: ImageSet, theirs: ImageSet, *transform: Callable[[Any], Any]
 ) -> tuple[dict[str, Callable[[], Any]], list[nn.Module]]:
-    """Make three ways to train one epoch, each from the same start.
+    """Make ways to train one epoch, each from the same start: `OURS`, and a loop with a DataLoader.
 
     Args:
         ours: images as our loop takes them
@@ -73,21 +76,20 @@ def ways_to_train(
         transform: torchvision transforms of each picture
 
     Returns:
-        The ways by name (plain, fast, loop), each to be called for one more epoch; and their networks.
+        The ways by name, each to be called for one more epoch; and their networks.
     """
-    trainers = [
-        SupervisedTrainer(
+    trainers = {
+        name: SupervisedTrainer(
             _network(ours),
             Batches(ours, BATCH, torch.Generator().manual_seed(0)),
             F.cross_entropy,
             epochs=1,
             lr=LR,
             momentum=MOMENTUM,
-            channels_last=fast,
-            fused=fast,
+            **options,
         )
-        for fast in (False, True)
-    ]
+        for name, options in OURS.items()
+    }
     network = _network(ours)
     loader = loader_like(Batches(ours, BATCH, torch.Generator().manual_seed(0)), theirs, *transform)
     optimizer = torch.optim.SGD(network.parameters(), lr=LR, momentum=MOMENTUM)
@@ -104,8 +106,9 @@ def ways_to_train(
             loss.backward()
             optimizer.step()
 
-    work = {"plain": lambda: epoch_of(trainers[0]), "fast": lambda: epoch_of(trainers[1]), "loop": plain_loop}
-    return work, [trainers[0].network, trainers[1].network, network]
+    work: dict[str, Callable[[], Any]] = {name: partial(epoch_of, trainer) for name, trainer in trainers.items()}
+    work[f"DataLoader, {WORKERS} workers"] = plain_loop
+    return work, [*(trainer.network for trainer in trainers.values()), network]
 
 
 def loader_like(batches: Batches, images: ImageSet, *transform: Callable[[Any], Any]) -> DataLoader:

@@ -50,7 +50,7 @@ def add_flags(
             add_flags(parser, value, skip=skip, short=short)
             continue
         flags = [f"--{name.replace('_', '-')}", *([short[name]] if short and name in short else [])]
-        if isinstance(value, bool):
+        if isinstance(value, bool) or bool in get_args(field.annotation):  # or neither, where it is not said
             parser.add_argument(*flags, dest=name, default=None, help=field.description, **_SWITCH)
             continue
         words = value if isinstance(value, tuple) else [value]

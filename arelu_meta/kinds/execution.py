@@ -92,7 +92,7 @@ class Execution(Section):
         values: dict[str, object] = {"threads": threads, "processes": processes, "workers": 1, "precision": precision}
         values |= {name: getattr(self, name) for name in _SETTINGS_IN_TAGS if name in type(self).model_fields}
         values |= {name: True for name in _IN_TAGS_WHERE_SET if getattr(self, name)}
-        return {f"exec.{name}": str(value) for name, value in values.items()}
+        return {f"exec.{name}": "auto" if value is None else str(value) for name, value in values.items()}
 
 
 class EpisodeExecution(Execution):
@@ -110,8 +110,8 @@ class BatchExecution(Execution):
     Memory layout, compilation and fused updates change results by rounding alone, as another number of threads does.
     """
 
-    channels_last: bool = False
-    """keep the channels of a pixel side by side in memory"""
+    channels_last: bool | None = None
+    """keep the channels of a pixel side by side in memory; by default on a CPU, whose convolutions are faster so"""
     compile: bool = False
     """compile the training pass with torch.compile"""
     fused: bool = False
@@ -135,6 +135,10 @@ class TrainingExecution(BatchExecution):
     """log these statistics as MLflow metrics too, up to three for each layer"""
     keep_model: bool = True
     """store the trained network as an MLflow model"""
+
+    def trainer_options(self) -> dict[str, Any]:
+        """Give what `SupervisedTrainer` takes of it; networks that are stacked keep their layout."""
+        return super().trainer_options() | ({"channels_last": False} if self.together else {})
 
     @property
     def layers(self) -> Literal["", "drawn", "logged"]:

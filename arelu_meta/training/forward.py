@@ -1,5 +1,6 @@
-"""Forward passes: their number format, and the output of a network for all images of a set."""
+"""Forward passes: their number format, their memory layout, and the output of a network for all images of a set."""
 
+import copy
 from typing import Literal
 
 import torch
@@ -26,6 +27,23 @@ def evaluation_batch(device: torch.device, batch_size: int, *, most: int = LARGE
     (128, 1024)
     """
     return most if device.type == "cpu" else min(most, TRAINED * batch_size)
+
+
+@torch.no_grad()
+def bears_channels_last(network: nn.Module, x: Tensor) -> bool:
+    """Tell whether a network has convolutions and answers images with the channels of a pixel side by side in memory.
+
+    >>> bears_channels_last(nn.Sequential(nn.Conv2d(3, 4, 3), nn.Flatten()), torch.zeros(2, 3, 8, 8))
+    True
+    """
+    if not any(parameter.dim() == 4 for parameter in network.parameters()):
+        return False
+    try:
+        laid_out = copy.deepcopy(network).eval().to(memory_format=torch.channels_last)
+        laid_out(x.contiguous(memory_format=torch.channels_last))
+    except (RuntimeError, TypeError):  # `view` of such maps fails, and not every network can be copied
+        return False
+    return True
 
 
 @torch.inference_mode()

@@ -17,7 +17,7 @@ from arelu_meta.data.batches import Batches
 from arelu_meta.errors import DivergedError, InputError
 from arelu_meta.learners.moving import head_parameters, parameters_of
 from arelu_meta.runtime import processes
-from arelu_meta.training.forward import Precision, autocast
+from arelu_meta.training.forward import Precision, autocast, bears_channels_last
 from arelu_meta.training.learning_rates import Schedule, layer_groups, lr_factor
 from arelu_meta.training.losses import Loss, count_correct
 
@@ -69,7 +69,8 @@ class SupervisedTrainer:
         precision: number format of the forward pass; fp16 scales the loss.
         head: path of the layer that frozen epochs train; None: the last one.
         keep_statistics: leave running statistics of batch norms outside the head as they are.
-        channels_last: keep the channels of a pixel side by side in memory.
+        channels_last: keep the channels of a pixel side by side in memory; None: on a CPU, where convolutions are
+            faster so, unless the network takes another layout for granted.
         compile: compile the training pass with torch.compile.
         fused: update all parameters in one fused kernel.
 
@@ -109,7 +110,7 @@ class SupervisedTrainer:
     precision: Precision = "fp32"
     head: str | None = None
     keep_statistics: bool = False
-    channels_last: bool = False
+    channels_last: bool | None = None
     compile: bool = False
     fused: bool = False
 
@@ -117,6 +118,8 @@ class SupervisedTrainer:
         device = next(self.network.parameters()).device.type
         if self.fused and device not in FUSED_DEVICES:
             raise InputError(f"torch has no fused optimizers for {device}; drop `fused`")
+        if self.channels_last is None:
+            self.channels_last = device == "cpu" and bears_channels_last(self.network, self._two_images())
         if self.channels_last:
             self.network.to(memory_format=torch.channels_last)
         self._forward = self.network
@@ -136,9 +139,13 @@ class SupervisedTrainer:
     def _find_head(self) -> frozenset[str]:
         if self.head is not None:
             return parameters_of(self.network, self.head)
+        return head_parameters(self.network, self._two_images())
+
+    def _two_images(self) -> Tensor:
+        """Give images to try the network with, one where there are no two."""
         images, parameter = self.batches.images, next(self.network.parameters())
         two = images.pixels(torch.arange(min(2, len(images)), device=images.device))
-        return head_parameters(self.network, two.to(parameter.device, parameter.dtype))
+        return two.to(parameter.device, parameter.dtype)
 
     @property
     def tested(self) -> nn.Module:

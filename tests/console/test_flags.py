@@ -94,6 +94,7 @@ class Layer(BaseModel):
 class Settings(BaseModel):
     name: str = Field("none so far", description="what it is called")
     deep: bool = Field(False, description="whether it is deep")
+    wide: bool | None = Field(None, description="whether it is wide, by default on Sundays")
     milestones: tuple[int, ...] = Field((1, 2), description="where it turns")
     tags: dict[str, str] = Field({}, description="words")
     layer: Layer = Layer()
@@ -114,6 +115,7 @@ def test_any_model_has_flags(capsys: pytest.CaptureFixture[str]):
     assert read("--units", "3").layer.width == 3
     assert read("--milestones", "5", "6", "7").milestones == (5, 6, 7)
     assert read("--no-deep", values={"deep": True, "name": "mine"}) == Settings(name="mine")
+    assert [read(*words).wide for words in ([], ["--wide"], ["--no-wide"])] == [None, True, False]
     with pytest.raises(InputError, match="unknown flag '--name'"):
         read("--name", "x")
     with pytest.raises(SystemExit):

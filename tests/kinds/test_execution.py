@@ -60,6 +60,11 @@ def test_speed_settings_go_to_the_kinds_that_have_them():
     assert given.trainer_options() == {"channels_last": True, "compile": True, "fused": True}
 
 
+def test_stacked_networks_keep_their_layout():
+    assert TrainingExecution().trainer_options()["channels_last"] is None  # the trainer's choice
+    assert TrainingExecution(together=True, seeds="0-1").trainer_options()["channels_last"] is False
+
+
 def test_settings_of_one_kind_of_run_serve_another():
     training = TrainingExecution(threads=2, experiment="mine", fused=True)
     episodes = EpisodeExecution.of(training)
@@ -77,7 +82,7 @@ def test_tags_say_how_a_run_is_carried_out():
         "exec.precision": "bf16",
         "exec.compile": "False",
         "exec.together": "False",
-        "exec.channels_last": "False",
+        "exec.channels_last": "auto",
         "exec.fused": "True",
     }
     episodes = EpisodeExecution(chunk=4).run_tags(threads=1, processes=1, precision="fp32")

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from arelu_meta import data
 from arelu_meta.data.imageset import ImageSet
 from arelu_meta.errors import RunError
-from arelu_meta.training.forward import autocast, evaluation_batch, predict
+from arelu_meta.training.forward import autocast, bears_channels_last, evaluation_batch, predict
 
 
 @pytest.fixture(scope="module")
@@ -29,6 +29,29 @@ class Small(nn.Module):
         if len(x) > self.room:
             raise torch.OutOfMemoryError("CUDA out of memory")
         return self.layer(x)
+
+
+class Flat(nn.Module):
+    """A convolution whose maps are laid flat in one of two ways."""
+
+    def __init__(self, way: str) -> None:
+        super().__init__()
+        self.conv, self.norm, self.way = nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), way
+
+    def forward(self, x: Tensor) -> Tensor:
+        return getattr(self.norm(self.conv(x)), self.way)(len(x), -1)
+
+
+def test_channels_last_is_for_networks_with_convolutions_that_do_not_view_their_maps():
+    """Tensor.view asks for a layout, Tensor.reshape for none; the network that was asked stays as it was."""
+    x = torch.rand(2, 3, 8, 8)
+    free, bound = Flat("reshape").train(), Flat("view").train()
+    before = {name: value.clone() for name, value in free.state_dict().items()}
+    assert (bears_channels_last(free, x), bears_channels_last(bound, x)) == (True, False)
+    assert not bears_channels_last(nn.Sequential(nn.Flatten(), nn.Linear(192, 2)), x)
+    assert free.training
+    assert free.conv.weight.is_contiguous()
+    assert all(torch.equal(value, before[name]) for name, value in free.state_dict().items())
 
 
 def test_batches_that_do_not_fit_are_halved_and_nothing_is_lost(images: ImageSet):

@@ -339,11 +339,30 @@ def largest_difference(one: SupervisedTrainer, other: SupervisedTrainer) -> floa
 
 
 def test_channels_last_is_another_layout_and_the_same_result():
-    plain, laid = trained_on_digits(), trained_on_digits(channels_last=True)
+    plain, laid = trained_on_digits(channels_last=False), trained_on_digits(channels_last=True)
     weight = laid.network.blocks[1][0].weight
     assert weight.is_contiguous(memory_format=torch.channels_last)
     assert not plain.network.blocks[1][0].weight.is_contiguous(memory_format=torch.channels_last)
     assert 0 < largest_difference(plain, laid) < 1e-10
+    assert largest_difference(trained_on_digits(), laid) == 0  # what a CPU does unless it is told
+
+
+class Viewed(nn.Module):
+    """A network that takes the layout of its maps for granted."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.head = nn.Conv2d(1, 2, 3), nn.Linear(2 * 26 * 26, 10)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.conv(x).view(len(x), -1))
+
+
+def test_a_network_that_takes_another_layout_for_granted_keeps_it():
+    batches = Batches(digits(), 32, torch.Generator().manual_seed(1))
+    one = SupervisedTrainer(Viewed(), batches, F.cross_entropy, epochs=1)
+    assert one.channels_last is False
+    assert len(list(one.train())) == 1
 
 
 @pytest.mark.parametrize("optimizer", ["sgd", "adam", "adamw"])
