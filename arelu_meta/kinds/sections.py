@@ -16,7 +16,8 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from arelu_meta import activations, backbones, data
 from arelu_meta.console.flags import CheckedModel
 from arelu_meta.reading import plain_name
-from arelu_meta.registry import is_target, unknown_part
+from arelu_meta.registry import unknown_part
+from arelu_meta.trust import is_target
 
 Protocol = Literal["sound", "paper"]
 Count = Annotated[int, Field(ge=1)]
