@@ -29,6 +29,7 @@ _OF_THE_MACHINE = {
     *(errno.ECONNREFUSED, errno.ECONNRESET, errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH),
 }
 _LONGEST = 200  # characters of a library's message that are shown
+IN_QUERY = r"([?&](?:password|sslpassword|passwd)=)"  # before the password in an address of a database
 
 
 class InputError(ValueError):
@@ -109,5 +110,8 @@ def without_password(text: str) -> str:
 
     >>> without_password("no answer from postgresql://me:secret@host/mlflow")
     'no answer from postgresql://me:***@host/mlflow'
+    >>> without_password("postgresql://host/mlflow?user=me&password=secret")
+    'postgresql://host/mlflow?user=me&password=***'
     """
-    return re.sub(r"(://[^:/@\s]*):\S+@", r"\1:***@", text)  # up to the last @: a password may hold one
+    text = re.sub(r"(://[^:/@\s]*):\S+@", r"\1:***@", text)  # up to the last @: a password may hold one
+    return re.sub(rf"{IN_QUERY}[^&\s]+", r"\1***", text)

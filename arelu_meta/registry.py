@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from arelu_meta.errors import InputError, first_line, unknown
-from arelu_meta.trust import check_trusted
+from arelu_meta.trust import check_trusted, is_target
 
 EVERYWHERE = ("torch", "arelu_meta")  # packages that are there wherever a stored model is loaded
 
@@ -184,16 +184,6 @@ def unknown_part(kind: str, name: str, known: Iterable[str]) -> InputError:
         if registry.kind == kind and name in registry and name not in registry.names():
             return InputError(registry.ambiguous(name))
     return unknown(kind, name, known)
-
-
-def is_target(given: object) -> bool:
-    """Whether something has the form `package.module:attribute`.
-
-    >>> is_target("torch.nn:ReLU"), is_target("relu"), is_target("C:/images")
-    (True, False, False)
-    """
-    module, _, attribute = str(given).partition(":")
-    return all(part.isidentifier() for part in (*module.split("."), *attribute.split(".")))
 
 
 def check_accepts(

@@ -4,6 +4,7 @@ ARELU_META_TRUST   packages or modules whose code files may name, separated by c
 """
 
 import os
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -11,7 +12,9 @@ from contextvars import ContextVar
 from arelu_meta.errors import InputError
 
 TRUST = "ARELU_META_TRUST"
-CODE_KEYS = frozenset({"dataset", "source", "target", "backbone", "activation", "method", "model", "base"})
+DATA_KEYS = frozenset({"dataset", "source", "target"})
+CODE_KEYS = DATA_KEYS | {"backbone", "activation", "method", "model", "base"}
+TORCHVISION = "torchvision:"  # before the name of a class in torchvision.datasets: a set, and no place of code
 _TRUSTED: ContextVar[tuple[str, ...]] = ContextVar("packages whose code files may name", default=())
 _UNTRUSTED: ContextVar[tuple[str, tuple[str, ...]] | None] = ContextVar("file whose names are read", default=None)
 
@@ -50,7 +53,8 @@ def check_values(values: object, source: str, *, key: str = "") -> None:
     """Refuse the settings of a file that name code which is not trusted, before anything is built of them.
 
     Args:
-        values: plain values; under the keys of `CODE_KEYS` a word with a colon is a place of code.
+        values: plain values; under the keys of `CODE_KEYS` a word with a colon is a place of code, also in brackets, as
+            the base of `elsa(mine:Squareplus)`.
         source: the file, for the message.
         key: the key that the values stand under.
     """
@@ -60,11 +64,21 @@ def check_values(values: object, source: str, *, key: str = "") -> None:
     elif isinstance(values, list):
         for value in values:
             check_values(value, source, key=key)
-    elif isinstance(values, str) and key in CODE_KEYS:
-        module, colon, attribute = values.partition(":")
-        if colon and all(part.isidentifier() for part in (*module.split("."), *attribute.split("."))):
-            with registered_only(source):
-                check_trusted(values)
+    elif isinstance(values, str) and key in CODE_KEYS and not (key in DATA_KEYS and values.startswith(TORCHVISION)):
+        for word in re.split(r"[()]", values):
+            if is_target(word):
+                with registered_only(source):
+                    check_trusted(word)
+
+
+def is_target(given: object) -> bool:
+    """Whether something has the form `package.module:attribute`.
+
+    >>> is_target("torch.nn:ReLU"), is_target("relu"), is_target("C:/images")
+    (True, False, False)
+    """
+    module, _, attribute = str(given).partition(":")
+    return all(part.isidentifier() for part in (*module.split("."), *attribute.split(".")))
 
 
 def check_trusted(target: str) -> None:

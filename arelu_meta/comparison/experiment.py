@@ -4,6 +4,7 @@ A base task, settings that replace some of its values, a grid of axes, seeds, an
 """
 
 import csv
+import io
 import re
 from typing import Annotated, Any
 
@@ -14,6 +15,7 @@ from arelu_meta.console.flags import validated
 from arelu_meta.errors import InputError, unknown
 from arelu_meta.kinds.execution import seed_numbers
 from arelu_meta.kinds.sections import Section
+from arelu_meta.reading import check_inside, parsing, read_text
 
 Value = bool | int | float | str
 _PUBLISHED_COLUMNS = {"metric", "value", "protocol", "source"}
@@ -164,10 +166,11 @@ def read_published(experiment: Experiment, name_or_path: str) -> list[dict[str, 
     expected = {*experiment.axes, *_PUBLISHED_COLUMNS}
     published: list[dict[str, str]] = []
     for path in (folder / name for name in experiment.report.published):
-        if not path.is_file():
-            raise InputError(f"published figures {path} do not exist")
-        with path.open(encoding="utf-8", newline="") as file:
-            reader = csv.DictReader(file)
+        with parsing(path, remedy="correct it", what="no table of published figures"):
+            check_inside(path, folder)
+            if not path.is_file():
+                raise InputError(f"published figures {path} do not exist")
+            reader = csv.DictReader(io.StringIO(read_text(path, remedy="correct it"), newline=""))
             columns = set(reader.fieldnames or ())
             if columns != expected:
                 raise InputError(

@@ -20,7 +20,7 @@ from urllib.parse import unquote
 from arelu_meta import __version__
 from arelu_meta.console import output
 from arelu_meta.console.output import write_line
-from arelu_meta.errors import InputError, RunError, machine_trouble, suggestion
+from arelu_meta.errors import IN_QUERY, InputError, RunError, machine_trouble, suggestion
 from arelu_meta.runtime.signals import Terminated, ending_handled
 from arelu_meta.runtime.waiting import bound_spinning
 
@@ -202,7 +202,8 @@ def passwords(words: Sequence[str] = ()) -> list[str]:
     for variable, value in (*values, *(("URI", str(word)) for word in words)):
         inside = re.search(r"://[^:/@\s]*:(\S+)@", value)
         written = inside[1] if inside else "" if variable.endswith("URI") else value
-        found += [one for one in (written, unquote(written)) if one]
+        asked = [query[2] for query in re.finditer(rf"{IN_QUERY}([^&\s]+)", value)]
+        found += [one for text in (written, *asked) for one in (text, unquote(text)) if one]
     return found
 
 

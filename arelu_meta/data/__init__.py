@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from arelu_meta.errors import InputError
 from arelu_meta.reading import parsing
-from arelu_meta.registry import Entry, Registry, check_accepts, is_target, load_attribute, parameters_of, unknown_part
+from arelu_meta.registry import Entry, Registry, check_accepts, load_attribute, parameters_of, unknown_part
+from arelu_meta.trust import TORCHVISION, is_target
 
 if TYPE_CHECKING:
     from arelu_meta.data.imageset import ImageSet
 
 Dataset: TypeAlias = "str | Path | Callable[..., Any]"
-TORCHVISION = "torchvision:"  # before the name of a class in torchvision.datasets
 
 __all__ = ["Dataset", "DatasetEntry", "check_options", "entries", "is_local", "load", "names", "register"]
 

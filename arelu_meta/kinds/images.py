@@ -17,6 +17,7 @@ from arelu_meta.data.squares import Resize
 from arelu_meta.errors import InputError
 from arelu_meta.kinds.few_shot.spec import EpisodeInputSection
 from arelu_meta.kinds.sections import DataSection, ImageShapeSection, InputSection
+from arelu_meta.trust import TORCHVISION
 
 
 def load_split(
@@ -81,7 +82,7 @@ def reader_options(
         side: of the squares where the shape names none.
         all_squares: files of a folder are read so where they are of one size, too.
     """
-    from_torchvision = dataset.startswith(data.TORCHVISION)
+    from_torchvision = dataset.startswith(TORCHVISION)
     if not from_torchvision and not is_folder(dataset):
         return dict(given)
     size = shape.image_size or (0 if from_torchvision and not all_squares else side)

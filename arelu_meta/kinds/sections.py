@@ -16,10 +16,11 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from arelu_meta import activations, backbones, data
 from arelu_meta.console.flags import CheckedModel
 from arelu_meta.reading import plain_name
-from arelu_meta.registry import is_target, unknown_part
+from arelu_meta.registry import unknown_part
+from arelu_meta.trust import is_target
 
 Protocol = Literal["sound", "paper"]
-Count = Annotated[int, Field(ge=1)]
+Count = Annotated[int, Field(ge=1, le=10**15)]  # torch counts to 9.2e18, and adds to what it is given
 Rate = Annotated[float, Field(gt=0, le=1e37, allow_inf_nan=False)]  # float32 ends at 3.4e38
 Share = Annotated[float, Field(gt=0, lt=1)]
 NonNegative = Annotated[float, Field(ge=0, le=1e37, allow_inf_nan=False)]

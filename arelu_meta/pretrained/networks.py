@@ -21,7 +21,7 @@ from arelu_meta.pretrained.installed import PREFIX as INSTALLED
 from arelu_meta.pretrained.installed import find_installed
 from arelu_meta.pretrained.timm_networks import HUBS, build_timm, check_tag, import_timm
 from arelu_meta.registry import load_attribute, parameters_of
-from arelu_meta.trust import check_trusted
+from arelu_meta.trust import check_trusted, is_target
 
 Model: TypeAlias = str | nn.Module | Callable[..., nn.Module]
 FAMILIES = ("torchvision", "arelu_meta", "timm")  # in the order in which a name is looked for
@@ -65,13 +65,13 @@ def find_model(name: Model) -> ModelSource:
     if name.startswith(tuple(f"timm/{hub}" for hub in HUBS)):
         import_timm()
         return ModelSource(name, "timm", name.removeprefix("timm/"))
-    if ":" in name:
+    if is_target(name):
         return ModelSource(name, "own", name)
     prefix, slash, bare = name.rpartition("/")
     if prefix == INSTALLED:
         find_installed(bare)
         return ModelSource(name, INSTALLED, bare)
-    if slash and prefix not in FAMILIES:
+    if ":" in name or (slash and prefix not in FAMILIES):
         raise InputError(f"model {name!r}: give NAME, timm/NAME, arelu_meta/NAME or package.module:function")
     if prefix == "timm":
         import_timm()

@@ -10,7 +10,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from arelu_meta.data.files import read_arrays
 from arelu_meta.errors import InputError
+from arelu_meta.reading import check_inside, parsing
 from arelu_meta.store.models import StoredModel
 
 SUPPORT_FILE = "support.npz"
@@ -77,7 +79,7 @@ def read_support(stored: StoredModel) -> StoredSupport:
     """Read what a stored model was fitted to.
 
     Raises:
-        InputError: it was stored without.
+        InputError: it was stored without, or what was stored is damaged.
     """
     files = sorted(stored.folder.rglob(SUPPORT_FILE))
     if len(files) != 1:
@@ -85,8 +87,13 @@ def read_support(stored: StoredModel) -> StoredSupport:
             f"{stored.source} was stored without features of what it was fitted to: `unknown` and `add` are for models "
             "of adapt by method prototypes, knn or linear; fit one of these"
         )
-    with np.load(files[0], allow_pickle=False) as arrays:
+    check_inside(files[0], stored.folder)
+    with parsing(files[0], remedy="fetch or store the model anew"):
+        arrays = read_arrays(files[0])
         features, labels = (torch.from_numpy(arrays[name]) for name in ("features", "labels"))
+        whole = features.dim() == 2 and features.is_floating_point() and not labels.is_floating_point()
+        if not whole or labels.shape != features.shape[:1] or not len(labels):
+            raise ValueError(f"features {tuple(features.shape)} of {features.dtype} and labels {tuple(labels.shape)}")
         return StoredSupport(features, labels, str(arrays["method"]), str(arrays["strength"]))
 
 

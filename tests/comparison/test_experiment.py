@@ -25,6 +25,29 @@ def test_published_figures_must_fit_the_grid(tmp_path: Path):
     assert [row["value"] for row in read_published(mine, str(path))] == ["1.5"]
 
 
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        (
+            "p.csv",
+            b"activation,metric,value,protocol,source\n\xff,x,1,sound,y\n",
+            r"p\.csv is damaged \(Unicode",
+        ),
+        ("../p.csv", b"secret\n", r"p\.csv leads out of"),
+        ("p" * 300, b"", "File name too long"),
+    ],
+)
+def test_published_figures_of_a_stranger_are_one_line(tmp_path: Path, name: str, content: bytes, message: str):
+    path = tiny.write(tmp_path, ("[report]\n", f'[report]\npublished = ["{name}"]\n'))
+    (tmp_path / "published").mkdir()
+    if content:
+        (tmp_path / "published" / name).write_bytes(content)
+    with pytest.raises(InputError, match=message) as raised:
+        read_published(read_experiment(str(path)), str(path))
+    assert "\n" not in str(raised.value)
+    assert "secret" not in str(raised.value)
+
+
 def test_published_figures_are_the_papers():
     """Spot checks against the printed tables of arXiv 2006.13858."""
 

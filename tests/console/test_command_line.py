@@ -208,15 +208,16 @@ def test_a_file_in_place_of_an_output_folder_is_wrong_input(tmp_path: Path):
             command_line.output_folder(place)
 
 
+@pytest.mark.parametrize("form", ["http://me:{}@127.0.0.1:5000", "postgresql://host/db?password={}&user=me"])
 @pytest.mark.parametrize("password", ["s3cr3tpw", "s3cr@t:pw", "s3cr%40tpw"])
 def test_passwords_are_masked_whoever_writes_them(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], password: str
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], password: str, form: str
 ):
     """On both streams, in errors, and in the traceback of an error nobody expected; as written, and decoded."""
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://me:{password}@127.0.0.1:5000")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", form.format(password))
 
     def command(argv: Sequence[str] | None) -> None:
-        print(f"View run at http://me:{password}@127.0.0.1:5000")  # noqa: T201  # as MLflow does
+        print(f"View run at {form.format(password)}")  # noqa: T201  # as MLflow does
         sys.stderr.write(f"connecting with {unquote(password)}\n")
         raise RunError(f"no answer from {password}") if argv else KeyError(password)
 
@@ -225,7 +226,7 @@ def test_passwords_are_masked_whoever_writes_them(
         captured = capsys.readouterr()
         assert password not in captured.out + captured.err
         assert unquote(password) not in captured.out + captured.err
-        assert captured.out == "View run at http://me:***@127.0.0.1:5000\n"
+        assert captured.out == f"View run at {form.format('***')}\n"
         assert "connecting with ***" in captured.err
     assert "KeyError" in captured.err
 

@@ -16,13 +16,13 @@ import pytest
 import torch
 from torch import nn
 
-from arelu_meta import export, look, maml
+from arelu_meta import compare, export, finetune, look, maml
 from arelu_meta.data.inputs import Inputs
 from arelu_meta.errors import InputError
 from arelu_meta.kinds.few_shot.model import FewShotModel
 from arelu_meta.store.graphs import read_graph, read_module, trace
 from arelu_meta.store.models import WEIGHTS_FILE, save_weights
-from arelu_meta.trust import TRUST, check_trusted, registered_only
+from arelu_meta.trust import TRUST, check_trusted, check_values, registered_only
 from tests.tiny_model import images, tiny_model
 from tests.tiny_runs import MLFLOW_WARNINGS
 
@@ -222,6 +222,48 @@ def test_a_task_file(folder, capsys):
         "or ARELU_META_TRUST=os\n"
     )
     assert not (folder / "owned").exists()
+
+
+MINE = "open('owned', 'w').close()\nfrom torch.nn import ReLU as Mine\n"
+NAMES = {  # of code in a task file, and what is said of them
+    "activation": ("gain_matched(owning:Mine)", "names code, 'owning:Mine'"),
+    "base": ("elsa(gain_matched(owning:Mine))", "names code, 'owning:Mine'"),
+    "model": ("owning:no-name", "model 'owning:no-name': give NAME,"),
+    "file": ("owning-too:Mine", "model 'owning-too:Mine': give NAME,"),
+}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_names_of_code_in_other_forms(folder, name, monkeypatch, capsys):
+    """The base of an activation is in brackets; a file of Python may have a name that no `import` takes."""
+    value, message = NAMES[name]
+    for module in ("owning", "owning-too"):
+        (folder / f"{module}.py").write_text(MINE)
+    monkeypatch.syspath_prepend(folder)
+    key, main = ("activation", maml.main) if name in ("activation", "base") else ("model", finetune.main)
+    kind = "few_shot" if key == "activation" else "finetune"
+    (folder / "mine.toml").write_text(f'kind = "{kind}"\n[data]\ndataset = "digits"\n[network]\n{key} = "{value}"\n')
+    assert main(["--task", "mine.toml"]) == 2
+    assert message in capsys.readouterr().err
+    assert not (folder / "owned").exists()
+
+
+def test_an_experiment_file(folder, monkeypatch, capsys):
+    (folder / "owning.py").write_text(MINE)
+    monkeypatch.syspath_prepend(folder)
+    (folder / "mine.toml").write_text(
+        'summary = "x"\ntitle = "x"\nquestion = "x"\ntask = "digits"\nseeds = [0]\n[grid]\n'
+        'network.activation = ["relu", "gain_matched(owning:Mine)"]\n'
+    )
+    assert compare.main(["mine.toml", "--dry-run"]) == 2
+    assert "mine.toml names code, 'owning:Mine', which is not run" in capsys.readouterr().err
+    assert not (folder / "owned").exists()
+
+
+def test_sets_of_torchvision_are_no_code():
+    check_values({"data": {"dataset": "torchvision:Flowers102"}}, "mine.toml")
+    with pytest.raises(InputError, match="names code, 'torchvision:ops'"):
+        check_values({"network": {"activation": "torchvision:ops"}}, "mine.toml")
 
 
 def test_who_is_trusted(monkeypatch):

@@ -21,7 +21,7 @@ from arelu_meta.errors import InputError
 from arelu_meta.kinds.execution import MOST_SEEDS, seed_numbers
 from arelu_meta.pretrained.networks import find_model
 from arelu_meta.pretrained.weights import read_weights
-from arelu_meta.reading import MOST_MIB, following_links
+from arelu_meta.reading import MOST_MIB, following_links, skipping_broken
 from arelu_meta.store.models import open_model
 
 READERS: dict[str, tuple[str, Callable[[Path], object]]] = {
@@ -127,6 +127,18 @@ def test_one_image_in_train_and_test_by_two_names(tmp_path: Path, other: str):
     (tmp_path / "set/all.csv").write_text(f"filename,label,split\n0.png,a,train\n1.png,b,train\n{other},a,test\n")
     with pytest.raises(InputError, match=r"0.png in train and .* in test are one file; an image is in one split only"):
         data.load(str(tmp_path / "set"))
+
+
+@pytest.mark.parametrize("what", ["pipe", "link"])
+def test_what_is_called_an_image_and_is_no_file_is_not_passed_over(tmp_path: Path, what: str):
+    images(tmp_path, "set/a/0.png", "set/b/0.png")
+    place = tmp_path / "set/a/1.png"
+    os.mkfifo(place) if what == "pipe" else place.symlink_to("gone.png")
+    why = "is no file" if what == "pipe" else "is a link to gone.png, which is not there"
+    with pytest.raises(InputError, match=rf"a/1.png {why}; replace or remove it; or leave such files out by"):
+        data.load(str(tmp_path / "set"))
+    with skipping_broken(), pytest.warns(UserWarning, match=rf"left out: .*a/1.png {why}"):
+        assert len(data.load(str(tmp_path / "set"))) == 2
 
 
 def test_a_link_out_of_a_class_folder(tmp_path: Path):

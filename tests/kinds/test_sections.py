@@ -141,6 +141,7 @@ BAD: list[dict[str, Any]] = [
     {"layer_decay": 0},
     {"layer_decay": 1.5},
     {"batch_size": 0},
+    {"batch_size": 10**23},
     {"accumulate": 0},
     {"epochs": 0},
     {"warmup_epochs": -1},

@@ -1,5 +1,6 @@
 """What a model was fitted to: typicality by its definition, its rate on images like the support, wrong input."""
 
+import os
 import sys
 
 import numpy as np
@@ -14,7 +15,7 @@ from arelu_meta.kinds.adapt.run import prepare
 from arelu_meta.kinds.adapt.spec import AdaptSpec
 from arelu_meta.pretrained.feature_cache import cached_features
 from arelu_meta.store.models import WEIGHTS_FILE, open_model, save_weights
-from arelu_meta.store.support import StoredSupport, read_support
+from arelu_meta.store.support import SUPPORT_FILE, StoredSupport, read_support
 
 
 def support(count: int = 30, width: int = 8, seed: int = 0) -> StoredSupport:
@@ -70,6 +71,34 @@ def test_written_and_read(tmp_path):
     assert torch.equal(read.features, given.features)
     assert torch.equal(read.labels, given.labels)
     assert (read.method, read.strength) == ("knn", "1")
+
+
+def written(folder, **changed):
+    given = support(4)
+    arrays = {"features": given.features.numpy(), "labels": given.labels.numpy(), "method": np.array("knn")}
+    np.savez(folder / SUPPORT_FILE, **{**arrays, "strength": np.array("1"), **changed})
+
+
+@pytest.mark.parametrize("what", ["pipe", "text", "missing", "shape", "labels", "none", "code"])
+def test_damaged_ones_are_one_line(tmp_path, what):
+    place, stored = tmp_path / SUPPORT_FILE, stored_in(tmp_path)
+    if what == "pipe":
+        os.mkfifo(place)
+    elif what == "text":
+        place.write_bytes(b"neither this nor that")
+    elif what == "missing":
+        np.savez(place, features=np.ones((4, 8), np.float32))
+    elif what == "shape":
+        written(tmp_path, features=np.ones((4, 8, 1), np.float32))
+    elif what == "labels":
+        written(tmp_path, labels=np.zeros(3, np.int64))
+    elif what == "none":
+        written(tmp_path, features=np.ones((0, 8), np.float32), labels=np.zeros(0, np.int64))
+    else:
+        written(tmp_path, method=np.array([object()]))
+    with pytest.raises(InputError, match=SUPPORT_FILE) as raised:
+        read_support(stored)
+    assert "\n" not in str(raised.value)
 
 
 def test_a_model_without(tmp_path):

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from arelu_meta.data.files import tree_sha256
-from arelu_meta.data.files.image_files import BrokenImageError, ImageFiles, find_shape, why_broken
+from arelu_meta.data.files.image_files import REMEDY, BrokenImageError, ImageFiles, find_shape, why_broken
 from arelu_meta.data.imageset import ImageSet, Provenance
 from arelu_meta.data.rows import AT_ONCE, ImageRows
 from arelu_meta.data.squares import Resize
@@ -144,7 +144,7 @@ def files_by_class(folder: Path, subset: str = "") -> list[Row]:
     rows: list[Row] = []
     others: list[Path] = []
     for label in classes:
-        inside = sorted(file for file in label.iterdir() if file.is_file() and not hidden(file.name))
+        inside = _files_in(label)
         files = [file for file in inside if file.suffix.lower() in SUFFIXES]
         if not files:
             raise InputError(f"class folder {label} holds no images ({', '.join(sorted(SUFFIXES))}); remove or fill it")
@@ -155,6 +155,25 @@ def files_by_class(folder: Path, subset: str = "") -> list[Row]:
         more = ", ..." if len(others) > SHOWN else ""
         warnings.warn(f"not read as images in {shown(folder)}: {named}{more} ({len(others)} in all)", stacklevel=2)
     return rows
+
+
+def _files_in(folder: Path) -> list[Path]:
+    """List the files of a class folder; images behind a link to nowhere are not missed in silence.
+
+    Raises:
+        BrokenImageError: what is called an image is a pipe, a device, or a link to what is not there.
+    """
+    inside, others = list[Path](), list[Path]()
+    for entry in folder.iterdir():
+        if not hidden(entry.name):
+            (inside if entry.is_file() else others).append(entry)
+    for entry in sorted(others):
+        if entry.suffix.lower() in SUFFIXES and not entry.is_dir():
+            what = f"is a link to {shown(entry.readlink())}, which is not there" if entry.is_symlink() else "is no file"
+            if not skips_broken():
+                raise BrokenImageError(f"{shown(entry)} {what}; {REMEDY}")
+            warnings.warn(f"left out: {shown(entry)} {what}", stacklevel=2)
+    return sorted(inside)
 
 
 def _subfolders(folder: Path) -> list[Path]:

@@ -11,6 +11,7 @@ import math
 import struct
 import zlib
 from collections.abc import Collection, Iterator
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -82,7 +83,7 @@ def _unpacked(path: Path, content: memoryview, order: str) -> tuple[int, memoryv
 
 def _array(content: memoryview, order: str, names: Collection[str]) -> dict[str, NDArray[np.generic]]:
     """Read one array, if it is asked for."""
-    parts = list(_elements(content, order))
+    parts = list(islice(_elements(content, order), 4))  # of zeros there would be millions
     if len(parts) < 4:
         return {}
     name = bytes(parts[2][1]).decode("ascii", "replace")

@@ -15,6 +15,7 @@ from arelu_meta.errors import InputError
 from arelu_meta.kinds.execution import Execution
 from arelu_meta.kinds.results import block, places, where_to_look
 from arelu_meta.learners.frozen_heads import HEADS, FrozenHead, Strength
+from arelu_meta.reading import parsing
 from arelu_meta.store.image_files import AT_ONCE
 from arelu_meta.store.models import StoredModel, open_model
 from arelu_meta.store.support import ExtendedNetwork, StoredSupport, read_support, with_features
@@ -69,7 +70,8 @@ def extend_model(source: str | Path, folder: str | Path, execution: Execution | 
             with torch.no_grad():
                 features.append(network(prepare_images(paths[first : first + AT_ONCE], stored.inputs))[1])
         labels += [label] * len(paths)
-    head = _stored_head(stored, support)
+    with parsing(stored.source, remedy="fetch or store the model anew"):
+        head = _stored_head(stored, support)
     new, new_labels = torch.cat(features), torch.tensor(labels)
     add_classes(head, support.features, support.labels, new, new_labels, _strength(support))
     names = (*stored.class_names, *files)

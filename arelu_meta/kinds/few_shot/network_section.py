@@ -9,7 +9,7 @@ from arelu_meta import activations, backbones
 from arelu_meta.errors import InputError
 from arelu_meta.kinds.finetune.spec import NO_WEIGHTS, OWN
 from arelu_meta.kinds.sections import NetworkSection, outside_activation, registered
-from arelu_meta.registry import is_target
+from arelu_meta.trust import is_target
 
 
 class EpisodeNetworkSection(NetworkSection):

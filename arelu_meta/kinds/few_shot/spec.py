@@ -22,7 +22,7 @@ from arelu_meta.kinds.sections import (
     Spec,
     registered,
 )
-from arelu_meta.registry import is_target
+from arelu_meta.trust import is_target
 
 
 def _check_parts(adapt: str) -> str:

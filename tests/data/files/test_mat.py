@@ -1,5 +1,6 @@
 """Matlab files: what scipy writes is read as scipy reads it, and damaged ones are one line."""
 
+import tracemalloc
 import zlib
 from pathlib import Path
 
@@ -44,6 +45,20 @@ def test_a_big_endian_file(tmp_path: Path):
     body += bytes([0, 1, 0, 1]) + b"y\0\0\0" + bytes([0, 2, 0, 2, 7, 9, 0, 0])
     (tmp_path / "x.mat").write_bytes(bytes(124) + b"\1\0MI" + tag(14, len(body)) + body)
     assert read_mat(tmp_path / "x.mat", ["y"])["y"].tolist() == [[7, 9]]
+
+
+def test_an_array_of_a_million_empty_parts_takes_no_memory_for_them(tmp_path: Path):
+    """8 MiB of zeros are a million empty elements, 8 KiB packed; a tuple for each would take 200 MiB."""
+    size = 8 << 20
+    packed = zlib.compress((14).to_bytes(4, "little") + size.to_bytes(4, "little") + bytes(size))
+    tag = (15).to_bytes(4, "little") + len(packed).to_bytes(4, "little")
+    (tmp_path / "x.mat").write_bytes(bytes(124) + b"\0\1IM" + tag + packed)
+    tracemalloc.start()
+    try:
+        assert read_mat(tmp_path / "x.mat", ["X"]) == {}
+        assert tracemalloc.get_traced_memory()[1] < 4 * size
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize("packed", [False, True])

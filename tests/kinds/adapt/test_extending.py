@@ -1,6 +1,7 @@
 """Classes added to a stored model, and what is unknown to it: from runs in a store, as a user does."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ from PIL import Image
 from arelu_meta.adapt import main
 from arelu_meta.errors import InputError
 from arelu_meta.kinds import run
+from arelu_meta.kinds.adapt import extending
 from arelu_meta.kinds.adapt.extending import extend_model
 from arelu_meta.kinds.adapt.spec import AdaptSpec
 from arelu_meta.store.models import open_model
@@ -106,7 +108,7 @@ def test_what_is_unlike_the_support_is_unknown(tmp_path):
 
 
 @pytest.mark.usefixtures("store_uri")
-def test_wrong_additions(tmp_path):
+def test_wrong_additions(tmp_path, monkeypatch):
     run_id = adapted(photos(tmp_path / "photos", ("dark", "grey")), "prototypes")
     photos(tmp_path / "twice", ("grey", "white"))
     (tmp_path / "empty" / "black").mkdir(parents=True)
@@ -119,6 +121,11 @@ def test_wrong_additions(tmp_path):
     ):
         with pytest.raises(InputError, match=message):
             extend_model(run_id, tmp_path / folder)
+    support = replace(read_support(open_model(run_id)), method="mine")
+    with monkeypatch.context() as patch:
+        patch.setattr(extending, "read_support", lambda _stored: support)
+        with pytest.raises(InputError, match=r"is damaged \(KeyError: 'mine'"):
+            extend_model(run_id, photos(tmp_path / "more", ("light",)))
     moved = adapted(photos(tmp_path / "photos", ("dark", "grey")), "norm")
     with pytest.raises(InputError, match="models of adapt by method prototypes, knn or linear"):
         extend_model(moved, photos(tmp_path / "more", ("light",)))
