@@ -157,7 +157,8 @@ def check_size(path: str | Path, needed: int, packed: int, *, what: str = "unpac
         what: what takes them.
 
     Raises:
-        InputError: more than 512 MiB and more than 16 times the file; `ARELU_META_MOST_MIB` allows more.
+        InputError: more than 512 MiB and more than 16 times the file; `ARELU_META_MOST_MIB`, or `--unpack-limit` of a
+            command, allows more.
     """
     given = os.environ.get(MOST_MIB, "")
     most = max(MOST, GROWTH * packed)

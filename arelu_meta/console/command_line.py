@@ -10,8 +10,8 @@ import re
 import sys
 import traceback
 import warnings
-from collections.abc import Callable, Collection, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, NoReturn, TextIO
@@ -21,6 +21,7 @@ from arelu_meta import __version__
 from arelu_meta.console import output
 from arelu_meta.console.output import write_line
 from arelu_meta.errors import IN_QUERY, InputError, RunError, machine_trouble, suggestion
+from arelu_meta.reading import MOST_MIB
 from arelu_meta.runtime.signals import Terminated, ending_handled
 from arelu_meta.runtime.waiting import bound_spinning
 
@@ -43,7 +44,10 @@ class Parser(argparse.ArgumentParser):
         if options.get("add_help", True):
             self.add_argument("--version", action="version", version=f"arelu_meta {__version__}")
             output.add_output_flags(self)
-
+            text = "MiB that a file may take when it is unpacked, where 512, or 16 times the file, are too few"
+            self.add_argument(
+                "--unpack-limit", action=_UnpackLimit, metavar="MIB", default=argparse.SUPPRESS, help=text
+            )
         if (inspected := _INSPECTED.get()) is not None:
             inspected.append(self)
 
@@ -81,6 +85,29 @@ class Parser(argparse.ArgumentParser):
         """Give the words that are to be chosen from without a flag: sub-commands and the like."""
         choices = [action.choices for action in self._actions if action.choices and not action.option_strings]
         return [str(word) for some in choices for word in some]
+
+
+class _UnpackLimit(argparse.Action):
+    """A flag for what all readers ask the environment, which the processes of a comparison inherit."""
+
+    def __call__(self, _parser: Any, _namespace: Any, values: Any, _option: str | None = None) -> None:
+        """Set the variable until the command ends."""
+        if not values.isascii() or not values.isdigit():
+            raise argparse.ArgumentError(self, f"{values!r} is not a whole number of MiB")
+        os.environ[MOST_MIB] = values
+
+
+@contextmanager
+def _kept_variable(name: str) -> Iterator[None]:
+    """Have a variable of the environment be in the end what it was before."""
+    before = os.environ.get(name)
+    try:
+        yield
+    finally:
+        if before is not None:
+            os.environ[name] = before
+        else:
+            os.environ.pop(name, None)
 
 
 class _LookedAt(BaseException):
@@ -149,7 +176,7 @@ def main(command: Callable[[Sequence[str] | None], int | None], argv: Sequence[s
     if secrets := passwords(sys.argv[1:] if argv is None else argv):
         sys.stdout, sys.stderr = (_Masked(stream, secrets) for stream in streams)
     try:
-        with output.asked_by_flags(), ending_handled():
+        with output.asked_by_flags(), _kept_variable(MOST_MIB), ending_handled():
             code = command(argv)
             sys.stdout.flush()
             return code or 0

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from arelu_meta.data.files.download import OFFLINE
 from arelu_meta.errors import InputError, first_line, unknown
 
+CHECKPOINT = "checkpoint_path"
 HUBS = ("hf-hub:", "hf_hub:", "local-dir:")  # before a name that timm looks for elsewhere than among its own
 FOLDER = "a folder with its config.json and model.safetensors goes in as timm/local-dir:FOLDER"
 
@@ -103,6 +104,8 @@ def is_headless(network: nn.Module) -> bool:
 def _create(bare: str, options: Mapping[str, Any], **more: Any) -> nn.Module:
     """Call `timm.create_model`; networks that take images of any size take no `img_size`."""
     timm, asked = import_timm(), dict(options)
+    if CHECKPOINT in asked:  # which timm would unpickle
+        raise InputError(f"{CHECKPOINT} is no option of timm/{bare} here; give the file as `weights`")
     while True:
         try:
             if bare.startswith(HUBS[:2]) and os.environ.get(OFFLINE, "0") not in ("", "0"):

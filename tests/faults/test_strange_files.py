@@ -13,6 +13,7 @@ import pytest
 from PIL import Image
 
 from arelu_meta import data
+from arelu_meta.data.__main__ import main as show_main
 from arelu_meta.data.files import read_arrays
 from arelu_meta.data.files.mat import read_mat
 from arelu_meta.data.readers.cifar import read_plain_pickle
@@ -52,6 +53,21 @@ def test_what_is_no_such_file_is_one_line_at_once(tmp_path: Path, reader: str, w
         read(path)
     assert "\n" not in str(raised.value)
     assert name.partition(".")[0] in str(raised.value)
+
+
+def test_every_command_can_be_told_what_a_file_may_unpack_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    """3 MiB of images where 2 are allowed, then 3; the variable is afterwards what it was before."""
+    monkeypatch.setenv(MOST_MIB, "2")
+    monkeypatch.chdir(tmp_path)
+    np.savez_compressed("set.npz", x=np.zeros((3, 1024, 1024, 1), np.uint8), y=np.array([0, 1, 1]))
+    assert show_main(["show", "set.npz"]) == 2
+    assert "set.npz takes 3 MiB unpacked, more than 2 MiB" in capsys.readouterr().err
+    assert show_main(["show", "set.npz", "--unpack-limit", "4"]) == 0
+    assert os.environ[MOST_MIB] == "2"
+    assert show_main(["show", "set.npz", "--unpack-limit", "many"]) == 2
+    assert "'many' is not a whole number of MiB" in capsys.readouterr().err
 
 
 def test_a_packed_file_that_unpacks_to_gigabytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -30,6 +30,12 @@ def headless(tmp_path) -> str:
     return str(tmp_path / "headless.safetensors")
 
 
+def test_timm_unpickles_no_checkpoint_that_its_options_name(tmp_path):
+    """A task file may have options, and its weights go through our own reader."""
+    with pytest.raises(InputError, match="checkpoint_path is no option of timm/test_vit here; give the file as `weig"):
+        build_timm("test_vit", {"checkpoint_path": str(tmp_path / "x.pth")})
+
+
 def test_weights_without_a_classifier_get_one(headless):
     """DINOv2, MAE and the like: the head is drawn from the seed, the rest is what the file holds."""
     made = assemble("timm/test_vit", images=images(), weights=headless)

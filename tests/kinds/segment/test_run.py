@@ -10,7 +10,7 @@ from torch import nn
 from arelu_meta.data import splits
 from arelu_meta.data.imageset import ImageSet
 from arelu_meta.data.volumes import prepare_volumes
-from arelu_meta.errors import InputError
+from arelu_meta.errors import DivergedError, InputError
 from arelu_meta.kinds import run
 from arelu_meta.kinds.command import read_flags
 from arelu_meta.kinds.execution import Execution
@@ -25,6 +25,18 @@ from tests.tiny_runs import MLFLOW_WARNINGS, metric_history
 pytestmark = MLFLOW_WARNINGS
 __all__ = ["no_model"]  # a fixture
 RESUME = Execution(resume=True)
+
+
+@pytest.mark.usefixtures("no_model")
+def test_a_network_that_its_last_step_broke_has_diverged(store_uri):
+    """NaN marks no pixel, and a slice without a tumour would score 1 for it."""
+    training = {"epochs": 1, "batch_size": 1000, "lr": 1e30, "optimizer": "sgd", "augment": "none"}
+    with pytest.raises(DivergedError, match="not finite"):
+        run(segment_spec(training=training))
+    client = MlflowClient(store_uri)
+    (stored,) = client.search_runs([client.get_experiment_by_name("arelu_meta").experiment_id])
+    assert stored.info.status == "FAILED"
+    assert not [name for name in stored.data.metrics if name.startswith("test/")]
 
 
 def test_dice_of_each_patient():
