@@ -107,10 +107,11 @@ def cells(folder: Path) -> list[tuple[dict[str, Any], str, str]]:
 
 
 def parents(folder: Path) -> list[tuple[str, str]]:
-    """Id and status of every parent run."""
+    """Id and status of every parent run; of those that shards make at the same moment, all but one are deleted."""
     return query(
         folder,
-        "SELECT runs.run_uuid, status FROM runs JOIN tags ON tags.run_uuid = runs.run_uuid AND key = 'comparison.hash'",
+        "SELECT runs.run_uuid, status FROM runs JOIN tags ON tags.run_uuid = runs.run_uuid AND key = 'comparison.hash' "
+        "WHERE lifecycle_stage = 'active'",
     )
 
 
