@@ -22,6 +22,7 @@ from arelu_meta.kernels.window_products import PatchConvolution, Role, StripConv
 Pair: TypeAlias = tuple[int, int]  # rows and columns
 
 WINDOWS_AT_MOST = 2**18  # numbers per episode: one megabyte of float32
+THIN_AT_MOST = 2**21  # the same of patches of few numbers, where gradients are wanted: twice as fast as torch's kernels
 STRIPS_FROM = 2**14  # numbers of an episode's patches: below, one product beats one for each row of the kernel
 STRIPS_THICK = 32  # numbers in one row of the kernel: below, the products are too thin
 FACTORS: dict[Role, tuple[Role, Role]] = {
@@ -63,7 +64,9 @@ class EpisodeConvolutions:
         kept = any(images is input for images, _ in self._kept)
         in_one_row = len(input) * math.prod(input.shape[-2:]) * columns * channels  # numbers of windows one row high
         strips = rows > 1 and columns * channels >= STRIPS_THICK and in_one_row * rows >= STRIPS_FROM
-        small = kept or in_one_row * (1 if strips else rows) <= WINDOWS_AT_MOST
+        thin = rows * columns * channels < STRIPS_THICK and torch.is_grad_enabled()
+        most = THIN_AT_MOST if thin else WINDOWS_AT_MOST
+        small = kept or in_one_row * (1 if strips else rows) <= most
         dense = native.stride == native.dilation == (1, 1) and groups == 1  # each output sees every pixel and channel
         if small and dense and not strips and bias is not None and (kept or rows * columns * channels < outputs):
             # Ones beside the patches, multiplied by the bias, save a pass over the outputs.
