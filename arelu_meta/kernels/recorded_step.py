@@ -179,10 +179,11 @@ class Recording(TorchDispatchMode):
             for number, element in enumerate(result):
                 self._name(element, self._graph.call_function(operator.getitem, (node, number)), given)
         elif isinstance(result, Tensor) and result not in self._nodes:  # an operation in place gives what it was given
-            if _memory(result) in given:
+            memory = _memory(result)
+            if memory in given or not memory:
                 self._nodes[result] = self._view(result) or node
             else:
-                self._nodes[result], self._owners[_memory(result)] = node, (node, result.dtype)
+                self._nodes[result], self._owners[memory] = node, (node, result.dtype)
 
     def _view(self, view: Tensor) -> Node | None:
         """Take a view straight from what computed its memory: one operation however many led to it, and each once.
@@ -199,8 +200,8 @@ class Recording(TorchDispatchMode):
 
 
 def _memory(tensor: Tensor) -> int:
-    """Give the address of a tensor's memory, which views of it share."""
-    return tensor.untyped_storage().data_ptr()
+    """Give the address of a tensor's memory, which views of it share; 0 for none, as of zeros that are not written."""
+    return 0 if tensor._is_zerotensor() else tensor.untyped_storage().data_ptr()
 
 
 def _fixed_by_recording(module: nn.Module, inputs: Sequence[Tensor]) -> tuple[object, ...]:

@@ -88,6 +88,18 @@ def test_views_of_memory_that_was_used_before():
     assert constant.tolist() == [6.0]
 
 
+def test_tensors_without_memory():
+    """Zeros that torch does not write out, as gradients can be, have an address no more than empty tensors have."""
+
+    def function(x: Tensor) -> tuple[Tensor, ...]:
+        zeros, empty = torch._efficientzerotensor(2, 2), x[:0] * 1
+        return x + zeros.t()[0], torch.cat([empty.view(0), empty.clone(), x])
+
+    graph, obstacle = recorded(function, torch.zeros(2))
+    assert obstacle == ""
+    assert [one.tolist() for one in graph(torch.tensor([3.0, 4.0]))] == [[3.0, 4.0], [3.0, 4.0]]
+
+
 def test_numbers_read_as_another_type_are_viewed_as_recorded():
     graph, obstacle = recorded(lambda x: (x + 0).view(torch.int32)[1:] * 1, torch.zeros(2))
     assert obstacle == ""
