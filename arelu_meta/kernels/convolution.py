@@ -10,17 +10,19 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from numbers import Integral
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import torch
 import torch.nn.functional as F
 from torch import Size, Tensor
 from torch.autograd import Function
 
+from arelu_meta.kernels.window_products import PatchConvolution, Role, StripConvolution
+
 Pair: TypeAlias = tuple[int, int]  # rows and columns
-Role: TypeAlias = Literal["output", "image", "weight"]
 
 WINDOWS_AT_MOST = 2**18  # numbers per episode: one megabyte of float32
+THIN_AT_MOST = 2**21  # the same of patches of few numbers, where gradients are wanted: twice as fast as torch's kernels
 STRIPS_FROM = 2**14  # numbers of an episode's patches: below, one product beats one for each row of the kernel
 STRIPS_THICK = 32  # numbers in one row of the kernel: below, the products are too thin
 FACTORS: dict[Role, tuple[Role, Role]] = {
@@ -62,12 +64,14 @@ class EpisodeConvolutions:
         kept = any(images is input for images, _ in self._kept)
         in_one_row = len(input) * math.prod(input.shape[-2:]) * columns * channels  # numbers of windows one row high
         strips = rows > 1 and columns * channels >= STRIPS_THICK and in_one_row * rows >= STRIPS_FROM
-        small = kept or in_one_row * (1 if strips else rows) <= WINDOWS_AT_MOST
+        thin = rows * columns * channels < STRIPS_THICK and torch.is_grad_enabled()
+        most = THIN_AT_MOST if thin else WINDOWS_AT_MOST
+        small = kept or in_one_row * (1 if strips else rows) <= most
         dense = native.stride == native.dilation == (1, 1) and groups == 1  # each output sees every pixel and channel
         if small and dense and not strips and bias is not None and (kept or rows * columns * channels < outputs):
             # Ones beside the patches, multiplied by the bias, save a pass over the outputs.
             patches = self._windows("patches and ones", input, rows, columns, native.padding)
-            return (patches @ torch.cat([weight.permute(2, 3, 1, 0).flatten(0, 2), bias[None]])).permute(0, 3, 1, 2)
+            return _of_patches(patches, torch.cat([weight.permute(2, 3, 1, 0).flatten(0, 2), bias[None]]))
         if not (small and dense):
             out = Contraction.apply(input, weight, "output", Size(), native)
         elif strips:
@@ -77,7 +81,7 @@ class EpisodeConvolutions:
             out = out.unflatten(1, windows.shape[1:3]).transpose(0, 1).contiguous().permute(0, 3, 1, 2)
         else:
             patches = self._windows("patches", input, rows, columns, native.padding)  # (N, H', W', rows * columns * C)
-            out = (patches @ weight.permute(2, 3, 1, 0).flatten(0, 2)).permute(0, 3, 1, 2)
+            out = _of_patches(patches, weight.permute(2, 3, 1, 0).flatten(0, 2))
         return out if bias is None else out + bias[:, None, None]
 
     def _windows(self, layout: str, images: Tensor, rows: int, columns: int, padding: Pair) -> Tensor:
@@ -181,42 +185,7 @@ class NativeConvolution:
         return gradient
 
 
-class StripConvolution:
-    """One batched matrix product for each row of the kernel.
-
-    A strip holds the windows, as wide as the kernel and one row high, of one row of all images of an episode. The
-    strips that one row of the kernel meets lie together in memory, so every product works on views. A kernel of five
-    rows copies a fifth of the numbers that whole patches have.
-    """
-
-    joins_batches: ClassVar[bool] = False  # strips of several episodes do not lie together
-
-    def __call__(self, first: Tensor, second: Tensor, wanted: Role, shape: Size) -> Tensor:
-        """Compute one of the three maps of `Contraction`.
-
-        Images are strips (..., H, M, K), weights (..., rows, K, O), outputs (..., H - rows + 1, M, O).
-        """
-        leading, whole = first.shape[:-3], first.contiguous().reshape(-1, *first.shape[-3:]).flatten(1, 2)
-        if wanted == "weight":
-            strips = second.contiguous().reshape(-1, *second.shape[-3:]).flatten(1, 2)
-            met = _met(second.shape[-3], second.shape[-2], shape[-3])
-            products = [torch.bmm(strips[:, rows].transpose(1, 2), whole) for rows in met]
-            return torch.stack(products, 1).view(*leading, *shape[-3:])
-        weight = second.reshape(-1, *second.shape[-3:])
-        high, wide, _ = first.shape[-3:] if wanted == "output" else shape[-3:]
-        met = _met(high, wide, weight.shape[1])
-        if wanted == "output":
-            out = torch.bmm(whole[:, met[0]], weight[:, 0])
-            for row in range(1, len(met)):
-                out.baddbmm_(whole[:, met[row]], weight[:, row])
-            return out.view(*leading, high - len(met) + 1, wide, weight.shape[-1])
-        out = whole.new_zeros(len(whole), high * wide, shape[-1])
-        for row, rows in enumerate(met):
-            out[:, rows].baddbmm_(whole, weight[:, row].transpose(1, 2))
-        return out.view(*leading, *shape[-3:])
-
-
-Kernel: TypeAlias = NativeConvolution | StripConvolution
+Kernel: TypeAlias = NativeConvolution | PatchConvolution | StripConvolution
 
 
 class Windows(Function):
@@ -257,6 +226,12 @@ class Windows(Function):
         return Windows.apply(x.movedim(in_dims[0], 0), rows, columns, transposed), 0
 
 
+def _of_patches(patches: Tensor, kernel: Tensor) -> Tensor:
+    """Multiply patches (N, H', W', K) by a kernel (K, O): (N, O, H', W'), in memory channels last."""
+    out = Contraction.apply(patches.flatten(0, 2), kernel, "output", Size(), PatchConvolution())
+    return out.contiguous().unflatten(0, patches.shape[:3]).permute(0, 3, 1, 2)
+
+
 def episodes_first(in_dims: tuple[Any, ...], *tensors: Tensor) -> list[Tensor]:
     """Give each tensor of a `vmap` rule a leading dimension over episodes, expanded where it has none of its own.
 
@@ -281,12 +256,3 @@ def as_pair(value: int | Sequence[int]) -> Pair:
         return int(value), int(value)
     sides = [int(side) for side in value]
     return sides[0], sides[-1]
-
-
-def _met(high: int, wide: int, rows: int) -> list[slice]:
-    """Which strips, their rows and columns in one dimension, each row of the kernel meets.
-
-    >>> _met(high=4, wide=10, rows=2)
-    [slice(0, 30, None), slice(10, 40, None)]
-    """
-    return [slice(row * wide, (row + high - rows + 1) * wide) for row in range(rows)]

@@ -21,7 +21,7 @@ CALLS = [
     {"padding": "same"},
 ]
 WAYS = {
-    "native": {"WINDOWS_AT_MOST": 0},
+    "native": {"WINDOWS_AT_MOST": 0, "THIN_AT_MOST": 0},
     "patches": {"STRIPS_FROM": 10**9},
     "strips": {"STRIPS_FROM": 0, "STRIPS_THICK": 0},
 }
@@ -103,6 +103,20 @@ def test_kept_images_with_a_bias_of_all_episodes(way, monkeypatch):
     pairs = [torch.autograd.grad(out.pow(3).sum(), (weight, bias), create_graph=True) for out in (ours, theirs)]
     for one, other in zip(*pairs, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize(("channels", "gradient", "cut"), [(1, True, True), (1, False, False), (2, True, False)])
+def test_large_batches_of_thin_patches_are_cut_where_gradients_are_wanted(channels, gradient, cut):
+    """Of 25 images of 28x28 and a kernel of 5x5, patches are 490,000 numbers for each channel: above 2^18.
+
+    Which way was taken shows in the layout of the result: products of patches leave channels last.
+    """
+    torch.manual_seed(0)
+    x, weight = torch.randn(2, 25, channels, 28, 28), torch.randn(2, 10, channels, 5, 5)
+    with EpisodeOperations(), torch.set_grad_enabled(gradient):
+        ours = torch.vmap(F.conv2d)(x, weight)
+    torch.testing.assert_close(ours, torch.stack([F.conv2d(*one) for one in zip(x, weight, strict=True)]))
+    assert ours[0].is_contiguous(memory_format=torch.channels_last) == cut
 
 
 def test_what_torch_refuses_is_refused():

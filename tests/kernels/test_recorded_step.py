@@ -47,6 +47,79 @@ def test_views_changed_in_place_and_results_of_several_parts():
     assert (largest.tolist(), places.tolist(), first.tolist()) == ([30.0, 7.0], [0, 1], [[30.0], [0.0]])
 
 
+def targets(graph: GraphModule) -> list[object]:
+    return [node.target for node in graph.graph.nodes if node.op == "call_function"]
+
+
+def test_chains_of_views_are_one_operation_and_taken_once():
+    """Rows 1 and 2 of (x + 1).view(2, 3) transposed, less themselves; and its last number, e^(x[5] + 1)."""
+
+    def function(x: Tensor) -> tuple[Tensor, Tensor]:
+        moved = (x + 1).view(2, 3).t()
+        return moved[1:].neg() + moved.detach()[1:], moved[2].unsqueeze(0)[:, 1].exp()
+
+    graph, _ = recorded(function, torch.zeros(6))
+    assert graph is not None
+    assert targets(graph).count(torch.as_strided) == 2
+    assert len(targets(graph)) == 6  # two views, and the sum before them, neg, add, exp
+    zeros, last = graph(torch.tensor([0.0, 0.0, 0.0, 0.0, 0.0, 1.0]))
+    assert zeros.tolist() == [[0.0, 0.0], [0.0, 0.0]]
+    torch.testing.assert_close(last, torch.tensor([2.0]).exp())
+
+
+def test_views_of_inputs_begin_where_the_input_does():
+    numbers = torch.arange(8.0)
+    graph, obstacle = recorded(lambda x: x.view(2, 2).t()[1] * 1, numbers[:4])
+    assert obstacle == ""
+    assert graph(numbers[4:])[0].tolist() == [5.0, 7.0]
+
+
+def test_views_of_memory_that_was_used_before():
+    """Each sum is freed before the next is computed, which gets its memory: its views are not those of the last."""
+
+    def function(x: Tensor) -> tuple[Tensor, ...]:
+        sums = [(x + number).view(2, 2)[1].clone() for number in range(4)]
+        return (*sums, torch.tensor([5.0, 6.0])[1:] * 1)
+
+    graph, obstacle = recorded(function, torch.zeros(4))
+    assert obstacle == ""
+    *sums, constant = graph(torch.tensor([0.0, 0.0, 10.0, 20.0]))
+    assert [one.tolist() for one in sums] == [[10.0 + number, 20.0 + number] for number in range(4)]
+    assert constant.tolist() == [6.0]
+
+
+def test_tensors_without_memory():
+    """Zeros that torch does not write out, as gradients can be, have an address no more than empty tensors have."""
+
+    def function(x: Tensor) -> tuple[Tensor, ...]:
+        zeros, empty = torch._efficientzerotensor(2, 2), x[:0] * 1
+        return x + zeros.t()[0], torch.cat([empty.view(0), empty.clone(), x])
+
+    graph, obstacle = recorded(function, torch.zeros(2))
+    assert obstacle == ""
+    assert [one.tolist() for one in graph(torch.tensor([3.0, 4.0]))] == [[3.0, 4.0], [3.0, 4.0]]
+
+
+def test_numbers_read_as_another_type_are_viewed_as_recorded():
+    graph, obstacle = recorded(lambda x: (x + 0).view(torch.int32)[1:] * 1, torch.zeros(2))
+    assert obstacle == ""
+    assert graph(torch.tensor([0.0, 1.0]))[0].tolist() == [0x3F800000]  # 1.0 in IEEE 754
+
+
+def test_what_nothing_depends_on_is_left_out_but_not_changes_in_place():
+    def function(x: Tensor) -> Tensor:
+        x.exp().sum()
+        out = torch.zeros(2, 2)
+        out[1].add_(x)
+        return out
+
+    graph, _ = recorded(function, torch.zeros(2))
+    assert graph is not None
+    assert torch.ops.aten.exp.default not in targets(graph)
+    assert torch.ops.aten.add_.Tensor in targets(graph)
+    assert graph(torch.tensor([3.0, 4.0]))[0].tolist() == [[0.0, 0.0], [3.0, 4.0]]
+
+
 def test_gradients_of_gradients_over_episodes():
     """f(w) = sum w^3: f' = 3 w^2; of sum (f')^2 = 9 w^4 the gradient is 36 w^3, and 36 w^3 x^2 with inputs x w^3."""
 
