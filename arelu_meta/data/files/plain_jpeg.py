@@ -23,7 +23,7 @@ from arelu_meta.reading import MOST, check_size, open_regular
 
 Decode = Callable[[Tensor], Tensor]
 
-WORTH = 10_000  # files from which on less time is saved by importing torchvision than it takes
+WORTH = 10_000  # files from which on torchvision saves more time than its import takes
 MOST_BYTES = 16 << 20  # of a file that is read at once
 START, SCAN, FRAME, END = 0xD8, 0xDA, 0xC0, b"\xff\xd9"
 PASSED_OVER = frozenset({0xC4, 0xDB, 0xDD, 0xE0, 0xFE})  # tables, the restart interval, JFIF, comments
@@ -49,7 +49,7 @@ def _compared_decoder() -> Decode | None:
                 return None
     except (ImportError, RuntimeError, OSError):  # without it, or built without libjpeg
         return None
-    return decode_jpeg  # type: ignore[no-any-return]
+    return decode_jpeg
 
 
 def _probes() -> Iterator[bytes]:
