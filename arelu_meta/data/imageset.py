@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -12,8 +13,9 @@ from arelu_meta.data.files import FOLDER, cached_arrays
 from arelu_meta.data.rows import HostImages, ImageRows
 from arelu_meta.data.squares import Resize
 from arelu_meta.errors import InputError
+from arelu_meta.runtime.sharing import share_out
 
-NORMALISED_AT_ONCE = 1 << 18  # pixels: what the steps of the arithmetic leave in a core's cache
+NORMALISED_AT_ONCE = 1 << 18  # values that a thread is given at a time; a channel of them stays in a core's cache
 
 
 @dataclass(frozen=True)
@@ -270,13 +272,23 @@ class ImageSet:
         if self.is_vectors:
             return self._standardised(images.clone())
         pixels = torch.empty(images.shape, dtype=torch.float32, device=images.device)
-        if pixels.device.type != "cpu" or not pixels.numel():
+        if pixels.device.type != "cpu" or images.dtype != torch.uint8 or not pixels.numel():
             return self._standardised(pixels.copy_(images).div_(255))
         step = max(1, NORMALISED_AT_ONCE // images.shape[-3:].numel())
         flat = images.reshape(-1, *images.shape[-3:])
-        for some, raw in zip(pixels.view(flat.shape).split(step), flat.split(step), strict=True):
-            self._standardised(some.copy_(raw).div_(255))
+        share_out(self._normalise_into, list(zip(pixels.view(flat.shape).split(step), flat.split(step), strict=True)))
         return pixels
+
+    def _normalise_into(self, part: tuple[Tensor, Tensor]) -> None:
+        """Write images (n, C, H, W) uint8, the second, as normalised pixels into the first, by NumPy: it converts and
+        divides in one pass, and rounds as torch does."""
+        pixels, images = (each.numpy() for each in part)
+        for channel in range(self.channels):
+            layer = pixels[:, channel]
+            np.divide(images[:, channel], np.float32(255), out=layer, dtype=np.float32)
+            if self.mean:
+                np.subtract(layer, np.float32(self.mean[channel]), out=layer)
+                np.divide(layer, np.float32(self.std[channel]), out=layer)
 
     def _standardised(self, pixels: Tensor) -> Tensor:
         """Take the mean from pixels and divide by the deviation, in place."""

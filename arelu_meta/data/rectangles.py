@@ -4,15 +4,20 @@ They are drawn as torchvision's `RandomResizedCrop` and `RandomErasing` draw the
 of the aspect ratio are uniform, ten attempts.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from arelu_meta.runtime.sharing import share_out
+
 ATTEMPTS = 10
 CROP_RATIO = (3 / 4, 4 / 3)
 ERASED_SCALE, ERASED_RATIO = (0.02, 0.33), (0.3, 3.3)
+LARGE = 1 << 14  # values of an image from which on cropping is shared out
+PARTS = 8  # that they are shared out in: crops differ in size
 
 
 @dataclass(frozen=True)
@@ -96,11 +101,28 @@ def crop_resized(images: Tensor, crops: Rectangles, *, nearest: bool = False) ->
     if images.device.type != "cpu":
         return _crop_by_grid(images, crops, nearest=nearest)
     mode: dict[str, object] = {"mode": "nearest-exact"} if nearest else {"mode": "bilinear", "antialias": True}
-    parts = []  # one by one: torch has fast kernels for bytes, and none that take a rectangle for each image
-    for image, (top, left, height, width, mirrored) in zip(images.split(1), crops.rows(), strict=True):
-        part = image[:, :, top : top + height, left : left + width]
-        parts.append(F.interpolate(part.flip(-1) if mirrored else part, size=size, **mode))  # type: ignore[arg-type]
-    return torch.cat(parts) if parts else images
+    rows, cropped = crops.rows(), torch.empty_like(images)
+
+    def crop(numbers: range) -> None:
+        for number in numbers:  # one by one: torch has fast kernels for bytes, and none with a rectangle for each image
+            top, left, height, width, mirrored = rows[number]
+            part = images[number : number + 1, :, top : top + height, left : left + width]
+            part = part.flip(-1) if mirrored else part
+            cropped[number : number + 1] = F.interpolate(part, size=size, **mode)  # type: ignore[arg-type]
+
+    # Small ones take longer to call for than to compute, and Python calls for one at a time.
+    share_out(crop, list(_divided(len(images), PARTS if images[:1].numel() >= LARGE else 1)))
+    return cropped
+
+
+def _divided(count: int, parts: int) -> Iterator[range]:
+    """Divide numbers into parts of nearly the same length.
+
+    >>> list(_divided(5, 2))
+    [range(0, 2), range(2, 5)]
+    """
+    for part in range(min(parts, count)):
+        yield range(count * part // min(parts, count), count * (part + 1) // min(parts, count))
 
 
 def _crop_by_grid(images: Tensor, crops: Rectangles, *, nearest: bool) -> Tensor:

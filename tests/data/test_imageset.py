@@ -7,6 +7,7 @@ from hypothesis.extra import numpy as hnp
 
 from arelu_meta.data.imageset import ImageSet, Provenance
 from arelu_meta.errors import InputError
+from arelu_meta.runtime.hardware import threads
 
 
 def make(n=6, channels=3, **more):
@@ -140,3 +141,24 @@ def test_families_of_classes():
     images = ImageSet("tiny", pixels, labels, tuple("abcd"), groups=groups, group_names=tuple("xyz"))
     assert images.class_families() == [[0, 1], [2], [3]]
     assert ImageSet("tiny", pixels, labels, tuple("abcd")).class_families() == [[0], [1], [2], [3]]
+
+
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+@pytest.mark.parametrize("normalised", [False, True])
+def test_all_256_values_are_normalised_as_torch_rounds_them(layout: torch.memory_format, normalised: bool):
+    """More than a thread is given at a time: ((x / 255) - mean) / std in float32, bit for bit."""
+    random = torch.Generator().manual_seed(0)
+    images = torch.randint(256, (9, 3, 160, 210), generator=random, dtype=torch.uint8).contiguous(memory_format=layout)
+    assert len(images.unique()) == 256
+    mean, std = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)) if normalised else ((), ())
+    given = ImageSet("given", images, torch.zeros(9, dtype=torch.int64), ("a",), mean=mean, std=std)
+    wanted = images.float() / 255
+    if normalised:
+        wanted = (wanted - torch.tensor(mean).view(3, 1, 1)) / torch.tensor(std).view(3, 1, 1)
+    for threads_of_torch in (1, 2):
+        with threads(threads_of_torch):
+            found = given.normalise(images)
+        assert torch.equal(found, wanted)
+        assert found.is_contiguous()
+    assert torch.equal(given.normalise(images[:, :, ::2, 3:]), wanted[:, :, ::2, 3:])
+    assert given.normalise(images.view(3, 3, *images.shape[1:])).shape == (3, 3, 3, 160, 210)

@@ -8,6 +8,7 @@ from torchvision.transforms import v2
 from torchvision.transforms.v2 import functional as kernels
 
 from arelu_meta.data.rectangles import Rectangles, _crop_by_grid, crop_resized, draw_crops, erase
+from arelu_meta.runtime.hardware import threads
 
 
 def drawn(count: int = 30, channels: int = 3, size: tuple[int, int] = (40, 32)) -> Tensor:
@@ -101,3 +102,21 @@ def test_pixels_inside():
     wanted = torch.zeros(4, 5, dtype=torch.bool)
     wanted[1:3, :3] = True
     assert torch.equal(one.covers(4, 5)[0, 0], wanted)
+
+
+@pytest.mark.parametrize("size", [(40, 32), (90, 110)])
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+def test_crops_that_are_shared_out_are_those_of_each_image_alone(size: tuple[int, int], layout: torch.memory_format):
+    """19 images, small ones and such that threads share: mirrored and resampled one by one, bit for bit."""
+    images = drawn(19, size=size).contiguous(memory_format=layout)
+    crops = draw_crops(19, size, torch.Generator().manual_seed(0))
+    with threads(2):
+        shared = crop_resized(images, crops)
+        kept = crop_resized(images, crops, nearest=True)
+    for number, (top, left, height, width, mirrored) in enumerate(crops.rows()):
+        part = images[number : number + 1, :, top : top + height, left : left + width]
+        part = part.flip(-1) if mirrored else part
+        alone = torch.nn.functional.interpolate(part, size=size, mode="bilinear", antialias=True)
+        assert torch.equal(shared[number], alone[0])
+        assert torch.equal(kept[number], torch.nn.functional.interpolate(part, size=size, mode="nearest-exact")[0])
+    assert len(crop_resized(images[:0], crops[:0])) == 0

@@ -16,10 +16,12 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from PIL import Image, ImageOps, UnidentifiedImageError
 from torch import Tensor
 
 from arelu_meta.data.files import FOLDER, cached_arrays
+from arelu_meta.data.files.plain_jpeg import plain_decoder, read_plain_jpeg
 from arelu_meta.data.squares import Resize, squared
 from arelu_meta.errors import InputError, first_line
 from arelu_meta.reading import check_size, open_regular, shown
@@ -41,11 +43,16 @@ class BrokenImageError(InputError):
 
 def read_image(source: Path | BytesIO, name: str, convert: Convert) -> Tensor:
     """Decode one image file and return what `convert` makes of it, (C, H, W) uint8."""
+    return torch.from_numpy(np.array(_read_pixels(source, name, convert))).permute(2, 0, 1)
+
+
+def _read_pixels(source: Path | BytesIO, name: str, convert: Convert) -> NDArray[np.uint8]:
+    """Decode one image file by Pillow: (H, W, C), not to be written to."""
     with open_image(source, name) as image:
         # Turned as viewers show it; most JPEG files say nothing of that, and are not copied.
         says = image.format != "JPEG" or "exif" in image.info or "xmp" in image.info
-        pixels = np.array(convert(ImageOps.exif_transpose(image) if says else image), dtype=np.uint8)  # (H, W[, C])
-    return torch.from_numpy(pixels).unsqueeze(0) if pixels.ndim == 2 else torch.from_numpy(pixels).permute(2, 0, 1)
+        pixels = np.asarray(convert(ImageOps.exif_transpose(image) if says else image), dtype=np.uint8)
+    return pixels[..., np.newaxis] if pixels.ndim == 2 else pixels
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,24 +95,32 @@ class ImageFiles:
         return self.size[0] if self.squares and self.resize != "crop" else 0
 
     def read(self, numbers: Tensor) -> Tensor:
-        """Decode files by number, several at once: Pillow decodes without holding Python's lock.
+        """Decode files by number, several at once: decoders do not hold Python's lock.
 
         The channels of a pixel lie side by side, as files have them.
         """
         _, channels, height, width = self.shape
         images = np.empty((len(numbers), height, width, channels), np.uint8)
 
+        mode = "L" if self.grey else "RGB"
+
         def convert(image: Image.Image) -> Image.Image:
-            image = image.convert("L" if self.grey else "RGB")
+            image = image if image.mode == mode else image.convert(mode)
             return squared(image, width, self.resize) if self.squares else image
 
         def some(first: int) -> None:
             for row, number in enumerate(numbers[first : first + AT_ONCE].tolist(), first):
-                pixels = read_image(self.paths[number], str(self.paths[number]), convert)
+                path = self.paths[number]
+                # Of the size that all are given in: what has another is scaled by Pillow.
+                pixels = None if decode is None else read_plain_jpeg(path, (height, width), decode)
+                if pixels is None or pixels.shape[2] > channels:
+                    pixels = _read_pixels(path, str(path), convert)
                 # By NumPy: torch would share each copy out among threads of its own, in each of these threads.
-                images[row] = pixels.permute(1, 2, 0).numpy()
+                images[row] = pixels
 
-        in_parallel(some, range(0, len(numbers), AT_ONCE))
+        with _without_warnings:  # torchvision's decoders say that they will be replaced
+            decode = plain_decoder(len(self.paths))
+            in_parallel(some, range(0, len(numbers), AT_ONCE))
         return torch.from_numpy(images).permute(0, 3, 1, 2)
 
 

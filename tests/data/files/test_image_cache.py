@@ -88,7 +88,7 @@ def test_the_second_use_decodes_nothing(photos: Path, monkeypatch: pytest.Monkey
     def never(*_arguments: object) -> None:
         pytest.fail("an image was decoded again")
 
-    monkeypatch.setattr(image_files, "read_image", never)
+    monkeypatch.setattr(image_files.ImageFiles, "read", never)
     again = stored(photos)
     assert again.digest == first.digest
     assert torch.equal(again.tensor, first.tensor)
