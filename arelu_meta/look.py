@@ -21,9 +21,7 @@ def command(argv: Sequence[str] | None = None) -> None:
         "runs", nargs="+", metavar="RUN", help="MLflow run id, model URI (runs:/..., models:/...), or run folder"
     )
     parser.add_argument(
-        "--layer",
-        required=True,
-        help="layer for Grad-CAM, as in network.named_modules(); a name that is not there lists those that are",
+        "--layer", default="", help="layer for Grad-CAM, as in network.named_modules(); without it, they are named"
     )
     parser.add_argument("--maps-layer", default="", metavar="LAYER", help="activation to draw before and after")
     parser.add_argument("--images", type=int, default=4, help="test images to explain [4]")

@@ -13,7 +13,7 @@ from arelu_meta import look
     [
         ("nobody --layer block1 --images 0", "--images 0: must be at least 1"),
         ("nobody --layer block1", "no run 'nobody'"),
-        ("nobody", "the following arguments are required: --layer"),
+        ("nobody", "no run 'nobody'"),
     ],
 )
 def test_wrong_input_is_one_line(capsys: pytest.CaptureFixture[str], flags: str, message: str):
