@@ -84,7 +84,7 @@ class SupervisedResult(Result):
     """A trained network, the epoch it was selected at, and the score over the epochs.
 
     `curves` holds (epoch, score) for `train`, where it is known, and for the images that chose the epoch. `details`
-    are labelled lines for the report on what was trained.
+    are labelled lines for the report on what was trained; `stored` says whether `predict` finds the network.
     """
 
     spec: SupervisedSpec
@@ -93,7 +93,8 @@ class SupervisedResult(Result):
     curves: dict[str, list[tuple[int, float]]]
     seconds: float
     details: list[tuple[str, str]] = field(default_factory=list)
-    use: ClassVar[str] = ""  # what `predict` takes after the run, of kinds that always store their network
+    stored: bool = True
+    use: ClassVar[str] = "IMAGES..."  # what `predict` takes after the run
 
     @property
     def score(self) -> float:
@@ -145,7 +146,8 @@ class SupervisedResult(Result):
             selected += "; no images are held back to validate, all of them were trained on"
         rows.append(("selected", selected))
         rows.append(("time", f"{self.seconds:.1f} s"))
-        rows += where_to_look(self.run_id, self.experiment_id, self.tracking_uri, use=self.use)
+        use = self.use if self.stored else ""
+        rows += where_to_look(self.run_id, self.experiment_id, self.tracking_uri, use=use)
         title = (
             f"{spec.network.activation} in {spec.network.backbone}: {self.goal}, {spec.training.optimizer} "
             f"lr {spec.training.lr:g}, protocol {spec.evaluation.protocol}, seed {spec.seed}"

@@ -62,10 +62,15 @@ def test_sound_report():
         "epoch 2 of 3",
         "1.2 s",
         "http://127.0.0.1:5000/#/experiments/7/runs/abc?workflowType=machine_learning",
+        "use it         python -m arelu_meta.predict abc IMAGES...\n",
     ):
         assert part in text
     for part in ("top 5", "published", "not verified"):
         assert part not in text
+
+
+def test_a_network_that_was_not_stored_is_not_said_to_answer_images():
+    assert "predict" not in made(stored=False).report()
 
 
 def test_paper_report_says_where_the_epoch_was_chosen():
