@@ -10,6 +10,7 @@ from torch import nn
 
 from arelu_meta.analysis.estimates import Estimate
 from arelu_meta.console.output import plain
+from arelu_meta.data import is_path
 from arelu_meta.data.imageset import ImageSet
 from arelu_meta.errors import without_password
 from arelu_meta.kinds.sections import DataSection, Spec
@@ -24,7 +25,6 @@ HELD_OUT = {
     "functions": "functions: none of the test functions occurs in training",
 }
 _MODEL_TRAINING = "workflowType=machine_learning"
-UNVERIFIED = ("data", "not verified: the files are not the publisher's, byte for byte")
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -136,9 +136,7 @@ class SupervisedResult(Result):
         """Say what was run, how well it does, against what, and where to look at it."""
         spec = self.spec
         rows = [*self.score_rows(), ("held out", HELD_OUT[self.held_out])]
-        if not self.verified:
-            rows.append(UNVERIFIED)
-        rows += [*self.details, *unusual_rows(spec)]
+        rows += [*unverified_rows(self.verified, spec.data.dataset), *self.details, *unusual_rows(spec)]
         selected = f"epoch {self.selected_epoch} of {spec.training.epochs}"
         if not spec.evaluation.selects:
             selected = f"nothing: tested after epoch {self.selected_epoch}"
@@ -187,6 +185,16 @@ def name_of(task: str, dataset: str) -> str:
     ('digits_classify', 'digits-birds')
     """
     return task if task.startswith(dataset) else f"{task}-{PurePath(dataset).stem}"
+
+
+def unverified_rows(verified: bool, *datasets: str) -> list[tuple[str, str]]:
+    """Say so when files are not the publisher's; files of the user's own have none.
+
+    >>> unverified_rows(False, "mnist"), unverified_rows(False, "my_photos/")
+    ([('data', "not verified: the files are not the publisher's, byte for byte")], [])
+    """
+    published = any(not is_path(dataset) for dataset in datasets)
+    return [("data", "not verified: the files are not the publisher's, byte for byte")] * (published and not verified)
 
 
 def unusual_rows(spec: Spec) -> list[tuple[str, str]]:
