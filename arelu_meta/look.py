@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from arelu_meta.console import command_line, output
+from arelu_meta.errors import require
 
 
 def command(argv: Sequence[str] | None = None) -> None:
@@ -31,6 +32,7 @@ def command(argv: Sequence[str] | None = None) -> None:
         "--trust", default="", metavar="PACKAGE,...", help="packages whose code the settings of a run may name"
     )
     given = parser.parse_args(argv)
+    require("captum", what="Grad-CAM", extra="explain")
 
     from arelu_meta.kinds.look import look_into
 

@@ -1,10 +1,20 @@
 """The command `python -m arelu_meta.look`."""
 
+import importlib.util
 from pathlib import Path
 
 import pytest
 
 from arelu_meta import look
+
+
+def test_a_missing_package_is_said_before_anything_is_loaded(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "captum" else object())
+    monkeypatch.setattr("arelu_meta.kinds.look.look_into", lambda *_, **__: pytest.fail("was begun"))
+    assert look.main(["nobody", "--layer", "block1"]) == 2
+    assert capsys.readouterr().err == "error: Grad-CAM needs the package captum; pip install 'arelu-meta[explain]'\n"
 
 
 @pytest.mark.usefixtures("store")
