@@ -14,6 +14,7 @@ A message names arguments in backquotes ("lower `queries`"); commands show those
 
 import difflib
 import errno
+import importlib.util
 import os
 import re
 from collections.abc import Iterable
@@ -66,6 +67,19 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> InputError:
     InputError("unknown activation 'arleu'; did you mean 'arelu'?")
     """
     return InputError(f"unknown {kind} {name!r}; {suggestion(name, known)}")
+
+
+def require(*packages: str, what: str, extra: str) -> None:
+    """Raise where a package of one of our extras is not installed, without importing it.
+
+    >>> require("nowhere_to_be_found", what="ONNX", extra="onnx")
+    Traceback (most recent call last):
+    ...
+    arelu_meta.errors.InputError: ONNX needs the package nowhere_to_be_found; pip install 'arelu-meta[onnx]'
+    """
+    for name in packages:
+        if importlib.util.find_spec(name) is None:
+            raise InputError(f"{what} needs the package {name}; pip install 'arelu-meta[{extra}]'")
 
 
 def machine_trouble(error: BaseException) -> str | None:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from arelu_meta.console import command_line, output
+from arelu_meta.errors import require
 
 KINDS = ("safetensors", "torch_export", "onnx", "hub")
 
@@ -23,6 +24,8 @@ def command(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--to", choices=KINDS, default="safetensors", help="format [safetensors]")
     parser.add_argument("--output", metavar="DIR", help="folder to write into [export-RUN]")
     given = parser.parse_args(argv)
+    if given.to == "onnx":
+        require("onnx", "onnxscript", what="ONNX", extra="onnx")
     from arelu_meta.store.formats import write
     from arelu_meta.store.models import open_model
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from arelu_meta.console import command_line, output
+from arelu_meta.errors import require
 
 
 def command(argv: Sequence[str] | None = None) -> None:
@@ -21,9 +22,7 @@ def command(argv: Sequence[str] | None = None) -> None:
         "runs", nargs="+", metavar="RUN", help="MLflow run id, model URI (runs:/..., models:/...), or run folder"
     )
     parser.add_argument(
-        "--layer",
-        required=True,
-        help="layer for Grad-CAM, as in network.named_modules(); a name that is not there lists those that are",
+        "--layer", default="", help="layer for Grad-CAM, as in network.named_modules(); without it, they are named"
     )
     parser.add_argument("--maps-layer", default="", metavar="LAYER", help="activation to draw before and after")
     parser.add_argument("--images", type=int, default=4, help="test images to explain [4]")
@@ -33,6 +32,7 @@ def command(argv: Sequence[str] | None = None) -> None:
         "--trust", default="", metavar="PACKAGE,...", help="packages whose code the settings of a run may name"
     )
     given = parser.parse_args(argv)
+    require("captum", what="Grad-CAM", extra="explain")
 
     from arelu_meta.kinds.look import look_into
 

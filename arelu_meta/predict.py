@@ -35,6 +35,9 @@ def command(argv: Sequence[str] | None = None) -> None:
     for path in filter(None, (given.csv, given.sheet)):
         if not path.parent.is_dir() or path.is_dir():
             raise InputError(f"cannot write {path}: its folder is not there, or it is a folder; choose another")
+    for place in given.images:
+        if not Path(place).expanduser().exists():  # said before torch is loaded
+            raise InputError(f"no file or folder {place!r}; check the path")
     with progress.working(f"loading torch and {given.model}", in_logs="torch" not in sys.modules):
         from arelu_meta.store.image_files import find_images
         from arelu_meta.store.marking import SegmentationModel

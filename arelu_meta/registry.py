@@ -242,6 +242,8 @@ def load_attribute(target: str) -> Any:
         raise InputError(f"{target!r} is not of the form package.module:attribute")
     try:
         module = importlib.import_module(module_name)
+    except InputError:  # of a module of ours that says what it needs
+        raise
     except (Exception, SystemExit) as error:  # a module of anyone's may fail in any way when it is imported
         kind = "" if isinstance(error, ModuleNotFoundError) else f"{type(error).__name__}: "
         raise InputError(f"cannot import {module_name!r} for {target!r}: {kind}{first_line(error)}") from error

@@ -1,10 +1,20 @@
 """The command `python -m arelu_meta.look`."""
 
+import importlib.util
 from pathlib import Path
 
 import pytest
 
 from arelu_meta import look
+
+
+def test_a_missing_package_is_said_before_anything_is_loaded(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "captum" else object())
+    monkeypatch.setattr("arelu_meta.kinds.look.look_into", lambda *_, **__: pytest.fail("was begun"))
+    assert look.main(["nobody", "--layer", "block1"]) == 2
+    assert capsys.readouterr().err == "error: Grad-CAM needs the package captum; pip install 'arelu-meta[explain]'\n"
 
 
 @pytest.mark.usefixtures("store")
@@ -13,7 +23,7 @@ from arelu_meta import look
     [
         ("nobody --layer block1 --images 0", "--images 0: must be at least 1"),
         ("nobody --layer block1", "no run 'nobody'"),
-        ("nobody", "the following arguments are required: --layer"),
+        ("nobody", "no run 'nobody'"),
     ],
 )
 def test_wrong_input_is_one_line(capsys: pytest.CaptureFixture[str], flags: str, message: str):

@@ -120,6 +120,12 @@ def test_wrong_input_is_one_line(capsys, words, message):
     assert error.count("\n") == 1
 
 
+def test_images_that_are_not_there_are_said_before_torch_is_loaded(monkeypatch, capsys):
+    monkeypatch.setattr("arelu_meta.predict.progress.working", lambda *_, **__: pytest.fail("was begun"))
+    assert main(["it", "nothing/"]) == 2
+    assert capsys.readouterr().err == "error: no file or folder 'nothing/'; check the path\n"
+
+
 def marking(x: torch.Tensor) -> torch.Tensor:
     return x.mean((2, 3), keepdim=True).expand(-1, -1, 8, 8) - 0.5
 

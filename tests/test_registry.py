@@ -82,6 +82,15 @@ def test_a_module_that_fails_when_it_is_imported_is_one_line(tmp_path: Path, mon
     assert str(raised.value) == "cannot import 'failing_module' for 'failing_module:Thing': RuntimeError: no licence"
 
 
+def test_a_module_that_says_itself_what_it_needs_is_left_to_say_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    text = "from arelu_meta.errors import InputError\nraise InputError('it needs a package; install it')"
+    (tmp_path / "needing_module.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(InputError) as raised:
+        load_attribute("needing_module:Thing")
+    assert str(raised.value) == "it needs a package; install it"
+
+
 def test_a_module_that_ends_the_program_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     (tmp_path / "ending_module.py").write_text("import sys\nsys.exit(0)")
     monkeypatch.syspath_prepend(tmp_path)

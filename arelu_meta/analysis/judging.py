@@ -71,7 +71,15 @@ def find_fields(
     """
     pairs = [*([seed] if seed is not None else [] if pair_by else ["seed"]), *pair_by]
     found = [_column(columns, arm, "param"), _column(columns, metric, "metric")]
-    found += [_column(columns, name, "param") for name in pairs]
+    try:
+        found += [_column(columns, name, "param") for name in pairs]
+    except InputError as error:
+        if seed is not None or pair_by:
+            raise
+        known = ", ".join(sorted(_short(column) for column in columns))
+        raise InputError(
+            f"nothing named 'seed' pairs runs of different arms; name with `seed` what does: {known}"
+        ) from error
     twice = next((column for column in found if found.count(column) > 1), None)
     if twice is not None:
         raise InputError(f"{_short(twice)!r} is named twice among `arm`, `metric`, `seed` and `pair_by`; name it once")

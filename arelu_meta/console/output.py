@@ -9,11 +9,11 @@ import dataclasses
 import json
 import math
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import PurePath
-from typing import Any
+from typing import Any, TextIO, cast
 
 EXIT_CODES = {
     0: "done; judge: a difference",
@@ -47,6 +47,8 @@ class Ask(argparse.Action):
     def __call__(self, *_: Any, **__: Any) -> None:
         """Note it."""
         setattr(_asked, self.option_strings[0].removeprefix("--"), True)
+        if _asked.json and not isinstance(sys.stdout, DocumentOnly):
+            sys.stdout = cast("TextIO", DocumentOnly(sys.stdout))
 
 
 def add_output_flags(parser: argparse.ArgumentParser) -> None:
@@ -63,12 +65,13 @@ def add_output_flags(parser: argparse.ArgumentParser) -> None:
 @contextmanager
 def asked_by_flags() -> Iterator[None]:
     """Have the flags of a command count until it ends; a command within another has its own."""
-    before = dataclasses.replace(_asked)
+    before, stdout = dataclasses.replace(_asked), sys.stdout
     _asked.json, _asked.quiet, _asked.command = False, False, ""
     try:
         yield
     finally:
         _asked.json, _asked.quiet, _asked.command = before.json, before.quiet, before.command
+        sys.stdout = stdout
 
 
 def wants_json() -> bool:
@@ -88,9 +91,32 @@ def show(text: str, document: Mapping[str, Any]) -> None:
         text: for people.
         document: the same for scripts; estimates, paths, arrays of numpy and numbers that are none are made plain.
     """
+    stream = sys.stdout
     if _asked.json:
         text = json.dumps({"command": _asked.command, **plain(document)}, indent=1)
-    sys.stdout.write(text.rstrip("\n") + "\n")
+        stream = getattr(stream, "for_document", stream)
+    stream.write(text.rstrip("\n") + "\n")
+
+
+class DocumentOnly:
+    """Standard output that takes nothing but the document: what libraries print, as of a download, goes to standard
+    error.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self.for_document = stream
+
+    def write(self, text: str) -> int:
+        """Write to standard error."""
+        return sys.stderr.write(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        """Write each."""
+        for line in lines:
+            self.write(line)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.for_document, name)
 
 
 def plain(value: Any) -> Any:

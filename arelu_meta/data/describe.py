@@ -48,7 +48,7 @@ def describe(images: ImageSet) -> str:
     lines += [
         ("digest", images.digest),
         ("source", images.provenance.source),
-        ("verified", "yes" if images.provenance.verified else "no: not known to be the publisher's own files"),
+        ("verified", "yes" if images.provenance.verified else "no: no publisher is known to have these very files"),
     ]
     lines += [(f"file {name}", sha) for name, sha in images.provenance.files.items()]
     widest = max(len(key) for key, _ in lines)

@@ -177,7 +177,10 @@ def by_class(images: ImageSet, *, validation_classes: int, test_classes: int, se
     total, held = sum(map(len, families)), (validation_classes, test_classes)
     if min(held) < 1 or sum(held) >= total:
         asked = f"{images.name} has {total} classes, {held[0]} to validate and {held[1]} to test on do not go with it"
-        raise InputError(f"{asked}; lower `ways`, `validation_classes`, `test_classes`, or set `split='by_image'`")
+        third = f" to {total // 3}" if total >= 6 else ""  # as many to train on as to validate and to test
+        raise InputError(
+            f"{asked}; lower `ways`{third}, `validation_classes`, `test_classes`, or set `split='by_image'`"
+        )
     order = torch.randperm(len(families), generator=generator(seed, f"split/{images.name}"))
     wanted = {"test": test_classes, "validation": validation_classes}
     chosen: dict[str, list[int]] = {subset: [] for subset in SUBSETS}

@@ -21,13 +21,21 @@ from arelu_meta.kinds.images import is_folder, load_split
 from arelu_meta.kinds.networks import build_classifier
 from arelu_meta.kinds.segment.run import read_split
 from arelu_meta.kinds.segment.spec import SegmentSpec
-from arelu_meta.pictures.grad_cam import feature_maps_figure, find_layer, grad_cam, grad_cam_figure
+from arelu_meta.pictures.grad_cam import (
+    feature_maps_figure,
+    find_layer,
+    grad_cam,
+    grad_cam_figure,
+    layers_with_maps,
+)
 from arelu_meta.reading import parsing, read_json
 from arelu_meta.store.connection import attach_figure, get_run, read_artifact
 from arelu_meta.store.grid_images import attach_image
 from arelu_meta.store.models import StoredModel, open_model
 from arelu_meta.store.run_folder import RunFolder
 from arelu_meta.trust import registered_only
+
+MOST_LAYERS = 12  # that one line names
 
 
 @dataclass(frozen=True)
@@ -63,6 +71,7 @@ def look_into(
     Args:
         runs: MLflow run ids, model URIs or run folders of runs that were tested on the same images.
         layer: layer for Grad-CAM, as in `network.named_modules()`; it explains the label of each image, or its mask.
+            Empty: the error names those that can be drawn.
         maps_layer: layer to draw feature maps before and after; empty: none.
         images: number of test images, evenly spread.
         root: folder of the published data sets.
@@ -78,6 +87,8 @@ def look_into(
     if images < 1:
         raise InputError(f"`images` {images}: must be at least 1")
     trained = open_runs(runs, layers=(layer, maps_layer), root=root, trust=trust)
+    if not layer:
+        raise InputError(f"which layer? {_layers_of(trained[0])}")
     output_folder(out)
     figures = {"grad_cam.png": cam_of_runs(trained, layer=layer, images=images)}
     if maps_layer:
@@ -90,6 +101,15 @@ def look_into(
         own = figures["grad_cam.png"] if len(trained) == 1 else cam_of_runs([one], layer=layer, images=images)
         attach_image(one.run_id, own, f"grad_cam/{layer}")
     return Drawn([out / file for file in figures], [one.run_id for one in trained])
+
+
+def _layers_of(one: Trained) -> str:
+    """Say which layers can be drawn: blocks by name, and how many are inside of them."""
+    names = layers_with_maps(one.network, one.images.pixels(torch.tensor([0])))
+    outer = [name for name in names if not any(name.startswith(f"{other}.") for other in names)]
+    shown = ", ".join(outer[:MOST_LAYERS]) + (", ..." if len(outer) > MOST_LAYERS else "")
+    inner = len(names) - len(outer)
+    return f"`layer` can be {shown}" + (f", or one of {inner} inside of them, such as {names[0]}" if inner else "")
 
 
 def cam_of_runs(trained: Sequence[Trained], *, layer: str, images: int) -> Figure:

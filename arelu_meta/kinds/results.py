@@ -10,6 +10,7 @@ from torch import nn
 
 from arelu_meta.analysis.estimates import Estimate
 from arelu_meta.console.output import plain
+from arelu_meta.data import is_path
 from arelu_meta.data.imageset import ImageSet
 from arelu_meta.errors import without_password
 from arelu_meta.kinds.sections import DataSection, Spec
@@ -24,7 +25,6 @@ HELD_OUT = {
     "functions": "functions: none of the test functions occurs in training",
 }
 _MODEL_TRAINING = "workflowType=machine_learning"
-UNVERIFIED = ("data", "not verified: the files are not the publisher's, byte for byte")
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -84,7 +84,7 @@ class SupervisedResult(Result):
     """A trained network, the epoch it was selected at, and the score over the epochs.
 
     `curves` holds (epoch, score) for `train`, where it is known, and for the images that chose the epoch. `details`
-    are labelled lines for the report on what was trained.
+    are labelled lines for the report on what was trained; `stored` says whether `predict` finds the network.
     """
 
     spec: SupervisedSpec
@@ -93,7 +93,8 @@ class SupervisedResult(Result):
     curves: dict[str, list[tuple[int, float]]]
     seconds: float
     details: list[tuple[str, str]] = field(default_factory=list)
-    use: ClassVar[str] = ""  # what `predict` takes after the run, of kinds that always store their network
+    stored: bool = True
+    use: ClassVar[str] = "IMAGES..."  # what `predict` takes after the run
 
     @property
     def score(self) -> float:
@@ -135,9 +136,7 @@ class SupervisedResult(Result):
         """Say what was run, how well it does, against what, and where to look at it."""
         spec = self.spec
         rows = [*self.score_rows(), ("held out", HELD_OUT[self.held_out])]
-        if not self.verified:
-            rows.append(UNVERIFIED)
-        rows += [*self.details, *unusual_rows(spec)]
+        rows += [*unverified_rows(self.verified, spec.data.dataset), *self.details, *unusual_rows(spec)]
         selected = f"epoch {self.selected_epoch} of {spec.training.epochs}"
         if not spec.evaluation.selects:
             selected = f"nothing: tested after epoch {self.selected_epoch}"
@@ -145,7 +144,8 @@ class SupervisedResult(Result):
             selected += "; no images are held back to validate, all of them were trained on"
         rows.append(("selected", selected))
         rows.append(("time", f"{self.seconds:.1f} s"))
-        rows += where_to_look(self.run_id, self.experiment_id, self.tracking_uri, use=self.use)
+        use = self.use if self.stored else ""
+        rows += where_to_look(self.run_id, self.experiment_id, self.tracking_uri, use=use)
         title = (
             f"{spec.network.activation} in {spec.network.backbone}: {self.goal}, {spec.training.optimizer} "
             f"lr {spec.training.lr:g}, protocol {spec.evaluation.protocol}, seed {spec.seed}"
@@ -185,6 +185,16 @@ def name_of(task: str, dataset: str) -> str:
     ('digits_classify', 'digits-birds')
     """
     return task if task.startswith(dataset) else f"{task}-{PurePath(dataset).stem}"
+
+
+def unverified_rows(verified: bool, *datasets: str) -> list[tuple[str, str]]:
+    """Say so when files are not the publisher's; files of the user's own have none.
+
+    >>> unverified_rows(False, "mnist"), unverified_rows(False, "my_photos/")
+    ([('data', "not verified: the files are not the publisher's, byte for byte")], [])
+    """
+    published = any(not is_path(dataset) for dataset in datasets)
+    return [("data", "not verified: the files are not the publisher's, byte for byte")] * (published and not verified)
 
 
 def unusual_rows(spec: Spec) -> list[tuple[str, str]]:

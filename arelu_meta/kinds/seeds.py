@@ -77,7 +77,9 @@ class SeedsResult:
         before = sum(each.finished_before for each in self.seeds)
         if before:
             rows.append(("not repeated", f"{before} of {len(self.seeds)} runs were finished before"))
-        rows += [("time", f"{self.seconds:.1f} s"), ("MLflow", without_password(self.tracking_uri))]
+        uri = without_password(self.tracking_uri)
+        rows += [("time", f"{self.seconds:.1f} s"), ("MLflow", uri)]
+        rows += [] if uri.startswith("http") else [("look at it", f"mlflow ui --backend-store-uri {uri}")]
         title = (
             f"{spec.network.activation} in {spec.network.backbone}: {trained_on(spec.task, spec.data.dataset)}, "
             f"{spec.training.optimizer} lr {spec.training.lr:g}, protocol {spec.evaluation.protocol}, "

@@ -109,7 +109,7 @@ def run_supervised(
         for path, text in (start_texts or {}).items():  # no other process but the first has a tracker
             session.tracker.log_text(text, path)
         selection = _train(spec, prepared, session, log, start_metrics or {})
-        result = _test(spec, prepared, session, selection, result_fields)
+        result = _test(spec, prepared, session, selection, {"stored": keep_model, **result_fields})
         if processes.rank() == 0:
             _record(result, prepared.measure, split.test, log, session.tracker)
         if processes.rank() == 0 and keep_model:

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from arelu_meta.console import command_line
+from arelu_meta.console import command_line, output
 from arelu_meta.console.tables import text_table
 from arelu_meta.errors import InputError, RunError
 
@@ -58,14 +58,17 @@ def _figures(given: argparse.Namespace) -> None:
     from arelu_meta.paper.figures import choose_figures, draw_figures
 
     outcomes = draw_figures(choose_figures(given.names), given.out, budget=given.budget, root=given.data_root)
+    lines, figures = list[str](), list[dict[str, object]]()
     for one in outcomes:
         if one.file is not None:
             share = f", {one.runs} of {one.planned} runs" if one.planned else ""
-            sys.stdout.write(f"{one.file}  {one.figure.shows}{share}\n")
+            lines.append(f"{one.file}  {one.figure.shows}{share}")
     for one in outcomes:
-        if not one.complete:
-            why = one.reason or f"{one.planned - one.runs} runs are missing"
-            sys.stdout.write(f"{one.figure.name}: {why}\n  {one.figure.command}\n")
+        why = "" if one.complete else one.reason or f"{one.planned - one.runs} runs are missing"
+        lines += [f"{one.figure.name}: {why}", f"  {one.figure.command}"] if why else []
+        figures.append({"figure": one.figure.name, "file": one.file, "runs": one.runs, "planned": one.planned})
+        figures[-1] |= {"missing": why or None, "run": one.figure.command if why else None}
+    output.show("\n".join(lines), {"figures": figures})
     undrawn = [one.figure.name for one in outcomes if one.file is None]
     if undrawn:
         raise RunError(f"{len(undrawn)} of {len(outcomes)} figures are not drawn: {', '.join(undrawn)}")
@@ -74,15 +77,16 @@ def _figures(given: argparse.Namespace) -> None:
 def _list_steps(names: Sequence[str]) -> None:
     from arelu_meta.paper.campaign import choose_steps
 
-    rows, total = [], 0.0
+    rows, steps, total = [], list[dict[str, object]](), 0.0
     for step in choose_steps(names):
         cells = step.cells
         hours = cells * step.seconds / 3600
         total += hours
         command = shlex.join(["compare", *step.words()])
         rows.append((step.name, str(cells), f"{step.seconds:g}", f"{hours:.1f}", f"{total:.1f}", command))
+        steps.append({"step": step.name, "runs": cells, "seconds": step.seconds, "arguments": command})
     head = ("step", "runs", "s a run", "core-hours", "together", "python -m arelu_meta.")
-    sys.stdout.write(f"{text_table(head, rows)}\n")
+    output.show(text_table(head, rows), {"steps": steps})
 
 
 def _run(given: argparse.Namespace) -> None:
@@ -94,7 +98,9 @@ def _run(given: argparse.Namespace) -> None:
     words += ["--data-root", given.data_root] if given.data_root else []
     words += ["--shard", given.shard] if given.shard else []
     words += ["--dry-run"] if given.dry_run else []
-    left = run_steps(choose_steps(given.names), words, given.hours)
+    steps = choose_steps(given.names)
+    left = run_steps(steps, words, given.hours)
+    output.show(f"{len(steps) - len(left)} of {len(steps)} steps are finished", {"unfinished": left})
     if left:
         raise RunError(f"not finished: {', '.join(left)}; the same command goes on with them")
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from arelu_meta.comparison.cells import is_same, parse_only
 from arelu_meta.comparison.experiment import read_experiment
+from arelu_meta.console import output
 from arelu_meta.errors import unknown
 from arelu_meta.kinds.execution import seed_numbers
 
@@ -130,6 +131,7 @@ def run_steps(steps: Sequence[Step], words: Sequence[str], hours: float) -> list
             continue
         command = [sys.executable, "-m", "arelu_meta.compare", *step.words(), *words]
         sys.stderr.write(f"step {step.name}: {' '.join(command[1:])}\n")
-        if subprocess.run(command, check=False).returncode:  # noqa: S603 - this interpreter, words of this file
+        stdout = 2 if output.wants_json() else None  # the document is of all steps
+        if subprocess.run(command, check=False, stdout=stdout).returncode:  # noqa: S603 - this interpreter, our words
             left.append(step.name)
     return left

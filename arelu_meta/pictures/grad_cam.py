@@ -33,6 +33,24 @@ def find_layer(network: nn.Module, name: str) -> nn.Module:
     return layers[name]
 
 
+def layers_with_maps(network: nn.Module, x: Tensor) -> list[str]:
+    """Names of the layers whose output for images (N, C, H, W) is feature maps of more than one pixel, as called.
+
+    >>> layers_with_maps(nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Flatten()), torch.rand(2, 1, 8, 8))
+    ['0', '1']
+    """
+    found: dict[str, None] = {}
+
+    def record(name: str, _: Tensor, maps: Tensor) -> None:
+        if maps.dim() == 4 and maps.shape[2:].numel() > 1:
+            found[name] = None
+
+    layers = {name: module for name, module in network.named_modules() if name}
+    with record_calls(layers, record), _evaluation(network), torch.no_grad():
+        network(x)
+    return list(found)
+
+
 def grad_cam(network: nn.Module, x: Tensor, target: int | Tensor, *, layer: str, upsample: bool = True) -> Tensor:
     """Give the Grad-CAM of a class on a layer's feature maps A_k: ReLU(sum over k of a_k A_k), with a_k the mean over
     the plane of the class score's gradient for A_k.

@@ -16,7 +16,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 from torch.export import ExportedProgram
 
-from arelu_meta.errors import InputError, RunError
+from arelu_meta.errors import InputError, RunError, require
 from arelu_meta.store.graphs import GRAPH_FILE
 from arelu_meta.store.model_card import configuration, model_card
 from arelu_meta.store.models import WEIGHTS_FILE, StoredModel, open_model
@@ -70,9 +70,7 @@ def _write_torch_export(stored: StoredModel, folder: Path) -> str:
 
 
 def _write_onnx(stored: StoredModel, folder: Path) -> str:
-    missing = [name for name in ("onnx", "onnxscript") if importlib.util.find_spec(name) is None]
-    if missing:
-        raise InputError(f"ONNX needs the package {missing[0]}; pip install 'arelu-meta[onnx]'")
+    require("onnx", "onnxscript", what="ONNX", extra="onnx")
     path, program = folder / "network.onnx", stored.program()
     with warnings.catch_warnings(), redirect_stdout(StringIO()):  # the exporter tells its steps
         warnings.simplefilter("ignore")

@@ -67,7 +67,7 @@ def build_surveyed(name: str, *, meta: bool = True, **options: Any) -> nn.Module
             try:
                 import timm
             except ModuleNotFoundError:
-                raise InputError("timm is not installed; pip install 'arelu-meta[test]'") from None
+                raise InputError("timm is not installed; pip install 'arelu-meta[timm]'") from None
             network = timm.create_model(name.removeprefix("timm/"), pretrained=False, **options)
         else:
             from torchvision import models

@@ -47,6 +47,12 @@ def test_fields_are_found_by_kind_and_by_role(given: dict, columns: tuple):
     assert (found.arm, found.metric, found.pair_by) == columns
 
 
+def test_where_nothing_is_called_seed_the_flag_that_names_it_is_said():
+    message = "nothing named 'seed' pairs runs of different arms; name with `seed` what does: acc, model, repeat"
+    with pytest.raises(InputError, match=message):
+        find_fields(["model", "metrics.acc", "repeat"], arm="model", metric="acc")
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [

@@ -1,5 +1,6 @@
 import json
 import math
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -38,6 +39,23 @@ def test_one_of_two_is_printed(capsys: pytest.CaptureFixture[str], words: list[s
     assert captured.err == err
     assert not output.wants_json()  # nor is the next command
     assert not output.is_quiet()
+
+
+def test_what_libraries_print_does_not_mix_with_the_document(capsys: pytest.CaptureFixture[str]):
+    """As torch.hub does: `Downloading: ...` on standard output, before the result."""
+
+    def downloading(argv: Sequence[str] | None) -> None:
+        command_line.Parser(prog="python -m arelu_meta.mine").parse_args(argv)
+        sys.stdout.write("Downloading: weights\n")
+        print("done")  # noqa: T201
+        output.show("for people", {"score": 1.5})
+
+    assert command_line.main(downloading, ["--json"]) == 0
+    captured = capsys.readouterr()
+    assert json.loads(captured.out) == {"command": "mine", "score": 1.5}
+    assert captured.err == "Downloading: weights\ndone\n"
+    assert command_line.main(downloading, []) == 0
+    assert capsys.readouterr() == ("Downloading: weights\ndone\nfor people\n", "")
 
 
 def test_wrong_input_stays_one_line_on_standard_error(capsys: pytest.CaptureFixture[str]):

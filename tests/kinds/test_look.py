@@ -122,6 +122,17 @@ def test_a_layer_that_is_not_there_suggests_near_ones(capsys):
 
 
 @pytest.mark.usefixtures("store")
+def test_without_a_layer_those_that_can_be_drawn_are_named(capsys):
+    """What mnist_conv has of more than one pixel: after 3x3, its third block pools 2x2 to 1x1."""
+    result = trained()
+    assert main([result.run_id]) == 2
+    captured = capsys.readouterr()
+    assert captured.err.startswith("error: which layer? --layer can be block1, block2, block3.0, ")
+    assert captured.err.count("\n") == 1
+    assert not Path("pictures").exists()
+
+
+@pytest.mark.usefixtures("store")
 def test_wrong_input_is_one_line(tmp_path):
     with pytest.raises(InputError, match=r"no run 'nobody' of arelu_meta in sqlite:.*check the id"):
         look_into(["nobody"], layer="block1", out=tmp_path)

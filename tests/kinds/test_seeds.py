@@ -132,6 +132,7 @@ def test_interval_over_seeds_by_hand():
     report = result(0.5, 0.6, 0.7).report()
     assert "test accuracy  60.00 % ± 24.84 (n = 3), 95 % interval over seeds" in report
     assert "finished before" not in report
+    assert "  look at it     mlflow ui --backend-store-uri sqlite:///mlflow.db\n" in report
     assert [line.split()[:3] for line in report.splitlines()[-3:]] == [
         ["0", "50.00", "run0"],
         ["1", "60.00", "run1"],

@@ -1,5 +1,8 @@
 """The command `python -m arelu_meta.paper`."""
 
+import json
+from pathlib import Path
+
 import pytest
 
 from arelu_meta.paper.__main__ import main
@@ -33,6 +36,22 @@ def test_steps_are_listed_with_their_cost(capsys: pytest.CaptureFixture[str]):
         ["maml", "200", "81", "4.5", "4.5"],
         ["first_epoch", "920", "21", "5.4", "9.9"],
     ]
+
+
+@pytest.mark.usefixtures("store")
+def test_documents_for_scripts(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
+    """One drawn without runs, one that lacks them: the document is printed, and the code says that something failed."""
+    assert main(["figures", "conv_mnist", "converge", "--json"]) == 1
+    drawn, missing = json.loads(capsys.readouterr().out)["figures"]
+    assert Path(drawn["file"]).is_file()
+    assert (drawn["missing"], missing["file"]) == (None, None)
+    assert "cifar100_curves" in missing["run"]
+    assert main(["steps", "maml", "--json"]) == 0
+    (step,) = json.loads(capsys.readouterr().out)["steps"]
+    assert (step["step"], step["runs"]) == ("maml", 200)
+    monkeypatch.setattr("arelu_meta.paper.campaign.run_steps", lambda *_: [])
+    assert main(["run", "maml", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["unfinished"] == []
 
 
 def test_run_hands_its_flags_to_every_step(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):

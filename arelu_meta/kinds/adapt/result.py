@@ -15,10 +15,9 @@ from arelu_meta.analysis.estimates import (
     proportion_interval,
 )
 from arelu_meta.console.tables import text_table
-from arelu_meta.data import is_path
 from arelu_meta.kinds.adapt.choosing import STRENGTH_NAMES, Choice, best_of
 from arelu_meta.kinds.adapt.spec import AdaptSpec
-from arelu_meta.kinds.results import HELD_OUT, UNVERIFIED, Result, block, where_to_look
+from arelu_meta.kinds.results import HELD_OUT, Result, block, unverified_rows, where_to_look
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,8 +127,7 @@ class AdaptResult(Result):
         )
         tested = HELD_OUT["images"] if self.held_out else "nothing: all images are learned from"
         rows.append(("held out", tested))
-        if not self.verified and not is_path(spec.data.dataset):
-            rows.append(UNVERIFIED)
+        rows += unverified_rows(self.verified, spec.data.dataset)
         computed, total = self.computed
         rows.append(
             ("features", f"{self.feature_count} of each image; {computed} computed, {total - computed} from the cache")

@@ -10,7 +10,7 @@ from arelu_meta.analysis.estimates import Estimate, mean_interval
 from arelu_meta.kinds.few_shot.measures import ACCURACY, MSE
 from arelu_meta.kinds.few_shot.spec import FewShotSpec
 from arelu_meta.kinds.finetune.spec import NO_WEIGHTS, OWN
-from arelu_meta.kinds.results import HELD_OUT, UNVERIFIED, Result, block, trained_on, unusual_rows, where_to_look
+from arelu_meta.kinds.results import HELD_OUT, Result, block, trained_on, unusual_rows, unverified_rows, where_to_look
 from arelu_meta.training.collapse import collapsed
 
 EPISODES = {"train": 160, "validation": 100}  # that a collapse is told by: accuracies of fewer scatter by some points
@@ -110,8 +110,7 @@ class FewShotResult(Result):
             rows.append(("chosen", self.chosen))
         if self.note:
             rows.append(("episodes", f"computed one by one, as `vmap` {self.note}"))
-        if not self.verified:
-            rows.append(UNVERIFIED)
+        rows += unverified_rows(self.verified, spec.data.dataset)
         if spec.evaluation.protocol == "paper":
             note = "the published measure: the maximum over training batches; nothing is held back to validate"
             rows.insert(0, ("best train batch", f"{100 * self.best_batch_accuracy:.2f} %, {note}"))

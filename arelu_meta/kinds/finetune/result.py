@@ -1,7 +1,6 @@
 """What a fine-tuning run gives back."""
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from arelu_meta.kinds.classify.result import ClassifyResult
 
@@ -9,8 +8,6 @@ from arelu_meta.kinds.classify.result import ClassifyResult
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class FineTuneResult(ClassifyResult):
     """A fine-tuned network and its answers to the test images; `details` say what it was before it was tuned."""
-
-    use: ClassVar[str] = "IMAGES..."
 
     @property
     def goal(self) -> str:

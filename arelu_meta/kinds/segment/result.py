@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -22,6 +23,7 @@ class SegmentResult(SupervisedResult):
     spec: SegmentSpec
     patients: dict[str, float]
     slices: dict[str, int]
+    use: ClassVar[str] = "IMAGES... --output DIR"
 
     @property
     def dice(self) -> float:

@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 
 from arelu_meta.analysis.estimates import Estimate, proportion_interval
-from arelu_meta.kinds.results import UNVERIFIED, Result, block, where_to_look
+from arelu_meta.kinds.results import Result, block, unverified_rows, where_to_look
 from arelu_meta.kinds.transfer.spec import TransferSpec
 
 
@@ -50,8 +50,7 @@ class TransferResult(Result):
             rows.append(("protocol", "as published: all training images, the best epoch so far on the test images"))
         else:
             rows.append(("protocol", "after that many epochs; nothing is selected on the test images"))
-        if not self.verified:
-            rows.append(UNVERIFIED)
+        rows += unverified_rows(self.verified, spec.domains.source, spec.domains.target)
         rows.append(("time", f"{self.seconds:.1f} s"))
         rows += where_to_look(self.run_id, self.experiment_id, self.tracking_uri, use="IMAGES...")
         title = (

@@ -13,7 +13,7 @@ ANSWERS = np.array([0, 1, 1, 1, 2, 0, 0, 1])
 
 
 def made(classes: int = 3, logits: np.ndarray | None = None, **given: Any) -> ClassifyResult:
-    sections = {name: given.pop(name) for name in ("evaluation", "training", "seed") if name in given}
+    sections = {name: given.pop(name) for name in ("data", "evaluation", "training", "seed") if name in given}
     values = {
         "spec": classify_spec(**sections),
         "network": nn.Identity(),
@@ -62,10 +62,20 @@ def test_sound_report():
         "epoch 2 of 3",
         "1.2 s",
         "http://127.0.0.1:5000/#/experiments/7/runs/abc?workflowType=machine_learning",
+        "use it         python -m arelu_meta.predict abc IMAGES...\n",
     ):
         assert part in text
     for part in ("top 5", "published", "not verified"):
         assert part not in text
+
+
+def test_a_network_that_was_not_stored_is_not_said_to_answer_images():
+    assert "predict" not in made(stored=False).report()
+
+
+def test_photographs_of_ones_own_have_no_publisher_to_be_held_against():
+    assert "publisher" in made(data={"dataset": "mnist"}, verified=False).report()
+    assert "publisher" not in made(data={"dataset": "my_photos/"}, verified=False).report()
 
 
 def test_paper_report_says_where_the_epoch_was_chosen():

@@ -38,6 +38,7 @@ def test_sound_report():
         "no patient or writer of the test occurs in training",
         "epoch 1 of 3",
         "http://mlflow.example:5000/#/experiments/7/runs/abc?workflowType=machine_learning",
+        "python -m arelu_meta.predict abc IMAGES... --output DIR\n",
     ):
         assert part in text
     assert "not verified" not in text
