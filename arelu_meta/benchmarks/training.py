@@ -22,7 +22,7 @@ from arelu_meta.training.supervised import SupervisedTrainer
 
 IMAGES, CHECKED, WORKERS, SIDE = 6_400, 256, 2, 28
 LR, MOMENTUM = 1e-4, 0.9
-OURS: dict[str, dict[str, bool]] = {
+OURS: dict[str, dict[str, Any]] = {
     "arelu_meta": {},
     "arelu_meta --fused": {"fused": True},
     "arelu_meta --no-channels-last": {"channels_last": False},
