@@ -57,8 +57,13 @@ def run_command(
 
         first = os.environ.get("RANK", "0") == "0"  # of several processes, the one that speaks
         loading = progress.working(f"{spec.task}: loading torch and MLflow", in_logs="torch" not in sys.modules)
-        with loading if first else nullcontext():
-            result = _run(spec, execution)
+        try:
+            with loading if first else nullcontext():
+                result = _run(spec, execution)
+        except KeyboardInterrupt:
+            if first:
+                _say_how_to_resume(spec, _arguments(argv))
+            raise
         if first:
             output.show(result.report(), result.as_dict())
 
@@ -77,6 +82,16 @@ def _run(spec: "Spec", execution: "Execution") -> "Result | SeedsResult":
     if isinstance(execution, TrainingExecution) and execution.seeds:
         return run_seeds(spec, execution, progress.shown)
     return kinds.run(spec, execution, bar=progress.shown)
+
+
+def _say_how_to_resume(spec: "Spec", arguments: Sequence[str]) -> None:
+    """Name the command that goes on with an interrupted run, where there is a checkpoint to go on from."""
+    from arelu_meta.store.run_folder import RunFolder
+
+    if RunFolder(spec).checkpoint_path.is_file():
+        words = [word for word in arguments if word != "--resume"]
+        command = f"python -m arelu_meta.{kinds.entry(spec.kind).command}"
+        output.write_line(f"to resume: {shlex.join([*command.split(), *words, '--resume'])}")
 
 
 @contextmanager

@@ -164,6 +164,19 @@ FLAGS += " --test-episodes 5 --validation-episodes 4 --validate-every 2"
 
 
 @pytest.mark.usefixtures("store")
+def test_an_interrupted_command_says_how_it_goes_on(monkeypatch, capsys):
+    """Before the first checkpoint there is nothing to go on from: the run begins again."""
+    lines = []
+    for steps in (1, 5):
+        monkeypatch.setattr("arelu_meta.console.progress.shown", interrupted_after(steps))
+        assert maml.main(FLAGS.split()) == 130
+        lines.append(capsys.readouterr().err.splitlines()[-2:])
+    assert lines[0][-1] == "interrupted"
+    assert lines[1] == [f"to resume: python -m arelu_meta.maml {FLAGS} --resume", "interrupted"]
+    assert not any("to resume" in line for line in lines[0])
+
+
+@pytest.mark.usefixtures("store")
 def test_the_command_says_it_in_one_line_and_exit_code_1(monkeypatch, capsys):
     break_the_pixels_of_batch(5, monkeypatch)
     assert maml.main(FLAGS.split()) == 1
