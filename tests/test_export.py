@@ -15,6 +15,13 @@ from tests.tiny_runs import MLFLOW_WARNINGS
 pytestmark = MLFLOW_WARNINGS
 
 
+def test_a_missing_package_is_said_before_anything_is_loaded(monkeypatch, capsys):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == "onnx" else object())
+    monkeypatch.setattr("arelu_meta.store.models.open_model", lambda *_: pytest.fail("was begun"))
+    assert main(["nobody", "--to", "onnx"]) == 2
+    assert capsys.readouterr().err == "error: ONNX needs the package onnx; pip install 'arelu-meta[onnx]'\n"
+
+
 @pytest.fixture
 def images(finetuned):
     split, _ = prepare(finetuned.spec)

@@ -125,6 +125,7 @@ def test_a_layer_that_is_not_there_suggests_near_ones(capsys):
 def test_without_a_layer_those_that_can_be_drawn_are_named(capsys):
     """What mnist_conv has of more than one pixel: after 3x3, its third block pools 2x2 to 1x1."""
     result = trained()
+    assert "predict" not in result.report()  # its network is not stored, and is drawn from the checkpoint
     assert main([result.run_id]) == 2
     captured = capsys.readouterr()
     assert captured.err.startswith("error: which layer? --layer can be block1, block2, block3.0, ")
