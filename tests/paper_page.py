@@ -83,7 +83,9 @@ def _measured(table: Table, cells: pd.DataFrame) -> str:
             share = "" if source.share == 1 else f", {100 * source.share:g} % of the training"
             images = f", {source.images}" if source.images else ""
             page = f"[`{source.experiment}`](results/{source.experiment}.md)"
-            texts.append(f"{page}: {len(own)} cells, {count} runs each{share}{images}{_commits(source.runs)}")
+            texts.append(
+                f"{page}: {len(own)} cells, {'one run' if count == '1' else f'{count} runs'} each{share}{images}{_commits(source.runs)}"
+            )
     return "; ".join(texts) or "nothing"
 
 
@@ -112,7 +114,7 @@ def verdict(cells: pd.DataFrame) -> str:
 
 def _side_by_side(cells: dict[str, pd.DataFrame]) -> list[str]:
     parts = [
-        "\n## Ours beside published\n\nIn per cent, ours first, the published figure in brackets. Columns without any of ours are left out.\n"
+        "\n## Ours beside published\n\nIn per cent, ours first, the published figure in brackets; \\* ours is of one run. Columns without any of ours are left out.\n"
     ]
     for label, table in cells.items():
         beside = table.dropna(subset=["ours"])
@@ -122,6 +124,7 @@ def _side_by_side(cells: dict[str, pd.DataFrame]) -> list[str]:
         columns = list(dict.fromkeys(_place(row, axes) for _, row in beside.iterrows()))
         texts = {
             (row["activation"], _place(row, axes)): f"{row['ours']:.1f} ({row['published']:.1f})"
+            + " \\*" * (row["n"] == 1)
             for _, row in beside.iterrows()
         }
         arms = list(dict.fromkeys(beside["activation"]))

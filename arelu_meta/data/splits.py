@@ -177,10 +177,8 @@ def by_class(images: ImageSet, *, validation_classes: int, test_classes: int, se
     total, held = sum(map(len, families)), (validation_classes, test_classes)
     if min(held) < 1 or sum(held) >= total:
         asked = f"{images.name} has {total} classes, {held[0]} to validate and {held[1]} to test on do not go with it"
-        third = f" to {total // 3}" if total >= 6 else ""  # as many to train on as to validate and to test
-        raise InputError(
-            f"{asked}; lower `ways`{third}, `validation_classes`, `test_classes`, or set `split='by_image'`"
-        )
+        few = f"`ways` to {total // 3}" if total >= 6 else "`ways`"  # as many to train on as to validate and to test
+        raise InputError(f"{asked}; lower {few}, `validation_classes`, `test_classes`, or set `split='by_image'`")
     order = torch.randperm(len(families), generator=generator(seed, f"split/{images.name}"))
     wanted = {"test": test_classes, "validation": validation_classes}
     chosen: dict[str, list[int]] = {subset: [] for subset in SUBSETS}
@@ -295,8 +293,7 @@ def _stratified(
         members = numbers[labels == label]
         if len(members) < len(chosen):
             held = f"class {images.class_names[label]!r} of {images.name} has {len(members)} image(s)"
-            remedy = "drop the class, add images or split by class"
-            raise InputError(f"{held}, but {len(chosen)} are needed to split by image; {remedy}")
+            raise InputError(f"{held}, but splitting takes {len(chosen)}; drop the class, add images or split by class")
         members = members[torch.randperm(len(members), generator=draw)]
         for share, drawn in zip(chosen, torch.split(members, _sizes(len(members), shares)), strict=True):
             share.append(drawn)
