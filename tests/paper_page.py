@@ -124,7 +124,7 @@ def _side_by_side(cells: dict[str, pd.DataFrame]) -> list[str]:
         columns = list(dict.fromkeys(_place(row, axes) for _, row in beside.iterrows()))
         texts = {
             (row["activation"], _place(row, axes)): f"{row['ours']:.1f} ({row['published']:.1f})"
-            + " \\*" * (row["n"] == 1)
+            + " \\*" * int(row["n"] == 1)
             for _, row in beside.iterrows()
         }
         arms = list(dict.fromkeys(beside["activation"]))

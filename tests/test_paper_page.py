@@ -70,7 +70,7 @@ def test_the_first_epoch_beside_the_published(label, name, take):
     }
     expected = {
         (arm, f"{optimizer}, lr {lr:g}"): f"{row['ours']:.1f} ({row['printed']:.1f})"
-        + " \\*" * (counts[arm, optimizer, lr] == 1)
+        + " \\*" * int(counts[arm, optimizer, lr] == 1)
         for (arm, optimizer, lr), row in both.iterrows()
     }
     assert {place: text for place, text in texts.items() if "(" in text} == expected

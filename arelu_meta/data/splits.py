@@ -293,7 +293,7 @@ def _stratified(
         members = numbers[labels == label]
         if len(members) < len(chosen):
             held = f"class {images.class_names[label]!r} of {images.name} has {len(members)} image(s)"
-            raise InputError(f"{held}, but splitting takes {len(chosen)}; drop the class, add images or split by class")
+            raise InputError(f"{held}, but {len(chosen)} are needed; drop the class, add images or split by class")
         members = members[torch.randperm(len(members), generator=draw)]
         for share, drawn in zip(chosen, torch.split(members, _sizes(len(members), shares)), strict=True):
             share.append(drawn)
