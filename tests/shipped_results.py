@@ -1,10 +1,14 @@
 """The pages of docs/results, written from the runs that are shipped beside them.
 
     python -m tests.shipped_results       # writes docs/results/*.md and their tables again
+    python -m tests.shipped_results runs/comparison-NAME-HASH/report NAME       # takes a report of `compare` in
 
 Figures, curves and differences by episode need the runs' store and stay as they are, or out.
 """
 
+import re
+import shutil
+import sys
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -139,7 +143,25 @@ def page_text(shipped: Shipped) -> str:
     return before + own + verdict + after.partition("\n## Protocol\n")[0] + SPLIT + old.partition(SPLIT)[2]
 
 
+def take_in(report: Path, name: str) -> None:
+    """Put a report that `compare` wrote among the pages: text, table, runs, and figures under the page's name."""
+    text = (report / "report.md").read_text(encoding="utf-8")
+    for old in (RESULTS / "figures").glob(f"{name}*"):
+        if re.fullmatch(rf"{name}(-(arms|over|curve).*)?", old.stem):
+            old.unlink()
+    for figure in re.findall(r"\(figures/([^)]+)\)", text):
+        own = f"{name}-{figure}" if figure != "arms.svg" else f"{name}.svg"
+        shutil.copy(report / "figures" / figure, RESULTS / "figures" / own)
+        text = text.replace(f"(figures/{figure})", f"(figures/{own})")
+    text = re.sub(r"(--data-root) \S+", r"\1 DATA", text)
+    (RESULTS / f"{name}.md").write_text(text, encoding="utf-8")
+    shutil.copy(report / "table.csv", RESULTS / f"{name}.csv")
+    shutil.copy(report / "runs.csv", RESULTS / f"{name}_runs.csv")
+
+
 if __name__ == "__main__":
+    if sys.argv[1:]:
+        take_in(Path(sys.argv[1]), sys.argv[2])
     for one in PAGES:
         text = page_text(one)
         table = numbers_frame(report_of(one).analysis)

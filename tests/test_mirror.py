@@ -93,6 +93,7 @@ ACROSS = {
     "test_packaging.py": "the wheel",
     "test_scripting.py": "what scripts are given by every command",
     "test_paper_page.py": "docs/paper.md, worked out again",
+    "test_prose.py": "what README and docs/findings.md say of the shipped results",
     "test_results.py": "the shipped results, worked out again",
     "test_public_names.py": "what users may call",
 }
