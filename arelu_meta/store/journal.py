@@ -76,8 +76,11 @@ class Journal:
         """Read a journal; a last line that was not written to its end does not count.
 
         Raises:
-            InputError: it is damaged, or no journal.
+            InputError: it is damaged, or no journal, or there is a link in it, which none of ours has.
         """
+        for each in (path.parent, path, *path.rglob("*")):
+            if each.is_symlink() or not (each.is_file() or each.is_dir()):
+                raise InputError(f"{path} is no journal of ours: {shown(each.name):.80} is no plain file; delete it")
         try:
             state = read_json(path / SENT)
             journal = cls(path, str(state["store"]), str(state["run_id"]))
@@ -219,6 +222,8 @@ def read_entries(path: Path) -> Iterator[tuple[Entry, int]]:
 
 def remove_leftovers(run_folder: Path) -> None:
     """Delete what processes left that were killed as they began a journal, or as they removed one that was sent."""
+    if (run_folder / "journal").is_symlink():  # to folders that are none of ours
+        return
     for path in run_folder.glob("journal/*"):
         if not (path / SENT).exists():
             shutil.rmtree(path, ignore_errors=True)

@@ -84,6 +84,17 @@ def test_what_is_no_journal_is_wrong_input(journal: Journal, state: str):
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.parametrize("name", [ENTRIES, SENT, f"{SENT}.partial", "", ".."])
+def test_a_journal_behind_links_is_refused(journal: Journal, tmp_path: Path, name: str):
+    """To note what was sent through one would overwrite a file that somebody else has."""
+    place = (journal.path / name).parent.resolve() / (journal.path / name).resolve().name
+    if place.exists():
+        place.rename(tmp_path / "moved")
+    place.symlink_to(tmp_path / "moved")
+    with pytest.raises(InputError, match=rf"is no journal of ours: {place.name} is no plain file; delete it"):
+        Journal.open(journal.path)
+
+
 def test_points_after_a_checkpoint(journal: Journal):
     """Entry 0 is the start, entry 1 has the steps 0 and 1, entry 2 step 2."""
     assert journal.points_after(2) == {("loss", 2)}
@@ -141,6 +152,15 @@ def test_killed_as_it_was_begun_or_removed(journal: Journal, tmp_path: Path, mon
     assert len(list((tmp_path / "task-0" / "journal").iterdir())) == 2
     remove_leftovers(tmp_path / "task-0")
     assert list((tmp_path / "task-0" / "journal").iterdir()) == []
+
+
+def test_folders_behind_a_link_are_nobodys_leftovers(tmp_path: Path):
+    """A stranger's run folder may have a link to mine where its journals would be."""
+    (tmp_path / "mine" / "papers").mkdir(parents=True)
+    (tmp_path / "task-0").mkdir()
+    (tmp_path / "task-0" / "journal").symlink_to(tmp_path / "mine")
+    remove_leftovers(tmp_path / "task-0")
+    assert (tmp_path / "mine" / "papers").is_dir()
 
 
 def test_only_what_is_of_no_use_is_left_over(tmp_path: Path):
