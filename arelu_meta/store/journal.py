@@ -27,6 +27,7 @@ from arelu_meta.runtime.signals import hold_signals
 from arelu_meta.store.entries import parse_entry
 
 ENTRIES, FILES, SENT, LOCK = "entries.jsonl", "files", "sent.json", "lock"
+MOST_ENTRY = 256 << 20  # bytes: some three million points between two checkpoints
 Entry = dict[str, Any]
 
 
@@ -208,16 +209,18 @@ def read_entries(path: Path) -> Iterator[tuple[Entry, int]]:
         ValueError: an entry is damaged, or none of ours; what follows the last whole line is left out, as a process
             may have ended while it wrote it.
     """
-    end = 0
+    end = damaged = number = 0
     with open_regular(path) as file:
-        lines = file.read().split(b"\n")
-    for number, line in enumerate(lines[:-1]):
-        checksum, _, text = line.partition(b" ")
-        end += len(line) + 1
-        if checksum == b"%08x" % zlib.crc32(text):
-            yield parse_entry(text), end
-        elif any(lines[number + 1 :]):
-            raise ValueError(f"entry {number + 1} of {path.name} is damaged")
+        while line := file.readline(MOST_ENTRY):
+            number += 1
+            if damaged and line != b"\n":
+                raise ValueError(f"entry {damaged} of {path.name} is damaged")
+            checksum, _, text = line.removesuffix(b"\n").partition(b" ")
+            end += len(line)
+            if line.endswith(b"\n") and checksum == b"%08x" % zlib.crc32(text):
+                yield parse_entry(text), end
+            elif line.endswith(b"\n") or len(line) == MOST_ENTRY:
+                damaged = damaged or number
 
 
 def remove_leftovers(run_folder: Path) -> None:

@@ -4,6 +4,7 @@ import gzip
 import os
 import struct
 import sys
+import tracemalloc
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -53,6 +54,25 @@ def test_what_is_no_such_file_is_one_line_at_once(tmp_path: Path, reader: str, w
         read(path)
     assert "\n" not in str(raised.value)
     assert name.partition(".")[0] in str(raised.value)
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_a_file_with_a_hole_takes_neither_memory_nor_time(tmp_path: Path, monkeypatch, reader: str):
+    """6 GiB of zeros that take no room on the disk; a packed one is whole, and has them behind its end."""
+    monkeypatch.delenv(MOST_MIB, raising=False)
+    name, read = READERS[reader]
+    path = tmp_path / "folder" / name
+    path.parent.mkdir()
+    path.write_bytes(gzip.compress(bytes((0, 0, 8, 1)) + struct.pack(">I", 3) + b"abc") if reader == "gz" else b"")
+    os.truncate(path, 6 << 30)
+    tracemalloc.start()
+    try:
+        with pytest.raises(InputError) as raised:
+            read(path)
+        assert tracemalloc.get_traced_memory()[1] < 64 << 20
+    finally:
+        tracemalloc.stop()
+    assert "\n" not in str(raised.value)
 
 
 def test_every_command_can_be_told_what_a_file_may_unpack_to(

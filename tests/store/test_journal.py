@@ -1,12 +1,14 @@
 import json
 import os
 import random
+import tracemalloc
 from pathlib import Path
 
 import pytest
 
 from arelu_meta.errors import InputError, RunError
 from arelu_meta.runtime.machine import process_name
+from arelu_meta.store import journal as journals
 from arelu_meta.store.journal import ENTRIES, SENT, Journal, read_entries, remove_leftovers, waiting_journals
 
 START = {"experiment": "tests", "name": "a run", "tags": {"colour": "blue"}}
@@ -82,6 +84,19 @@ def test_what_is_no_journal_is_wrong_input(journal: Journal, state: str):
     with pytest.raises(InputError, match="delete it") as error:
         Journal.open(journal.path)
     assert "\n" not in str(error.value)
+
+
+def test_a_line_without_end_is_not_read_into_memory(journal: Journal, monkeypatch: pytest.MonkeyPatch):
+    """A file with a hole of 64 MiB takes no room on the disk; entries have 64 KiB here at most, `sent.json` 16 MiB."""
+    monkeypatch.setattr(journals, "MOST_ENTRY", 64 << 10)
+    whole = (journal.path / ENTRIES).stat().st_size
+    os.truncate(journal.path / ENTRIES, whole + (64 << 20))
+    tracemalloc.start()
+    with pytest.raises(InputError, match=r"entry 4 of entries.jsonl is damaged"):
+        Journal.open(journal.path)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 32 << 20
 
 
 @pytest.mark.parametrize("name", [ENTRIES, SENT, f"{SENT}.partial", "", ".."])
