@@ -30,6 +30,8 @@ _OF_THE_MACHINE = {
     *(errno.ECONNREFUSED, errno.ECONNRESET, errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH),
 }
 _LONGEST = 200  # characters of a library's message that are shown
+# Before the last @, as a password may hold one; a user may too, where it is an address of mail.
+IN_ADDRESS = r"(://[^:/\s]*):(\S+)@"
 IN_QUERY = r"([?&](?:password|sslpassword|passwd)=)"  # before the password in an address of a database
 
 
@@ -127,5 +129,5 @@ def without_password(text: str) -> str:
     >>> without_password("postgresql://host/mlflow?user=me&password=secret")
     'postgresql://host/mlflow?user=me&password=***'
     """
-    text = re.sub(r"(://[^:/@\s]*):\S+@", r"\1:***@", text)  # up to the last @: a password may hold one
+    text = re.sub(IN_ADDRESS, r"\1:***@", text)
     return re.sub(rf"{IN_QUERY}[^&\s]+", r"\1***", text)

@@ -173,6 +173,11 @@ def check_size(path: str | Path, needed: int, packed: int, *, what: str = "unpac
         )
 
 
+def check_file_size(path: str | Path, file: BinaryIO) -> None:
+    """Refuse a file that is read as a whole and larger than 512 MiB; one with a hole takes no room on the disk."""
+    check_size(path, os.fstat(file.fileno()).st_size, 0, what="to read")
+
+
 def check_members(path: str | Path, archive: zipfile.ZipFile, *, packed: int) -> None:
     """Refuse a zip file whose members are encrypted, or too large together."""
     members = archive.infolist()

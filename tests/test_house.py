@@ -1,5 +1,6 @@
 """Files and functions keep sizes in which a reader finds the way, measured by `tests/house.py`."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,19 @@ def figures(root: Path) -> dict[str, float]:
 def test_the_package_is_within_its_aims(figures: dict[str, float], name: str):
     low, high = AIMS[name]
     assert low <= figures[name] <= high
+
+
+EXCEPTION = re.compile(r"# noqa: (?:[A-Z]+\d+, )*S\d+(?:, [A-Z]+\d+)*(.*)")
+
+
+def test_exceptions_to_rules_of_security_stand_with_their_reason(root: Path):
+    """Rules S of ruff are those of bandit; SECURITY.md says that each exception is reasoned."""
+    files = sorted((root / "arelu_meta").rglob("*.py"))
+    lines = [(path, line) for path in files for line in path.read_text(encoding="utf-8").splitlines()]
+    found = [(path, match[1]) for path, line in lines if (match := EXCEPTION.search(line))]
+    assert len(found) >= 10  # it sees them
+    assert [str(path) for path, reason in found if not re.fullmatch(r" +(- \w.+|\(\w.+\))", reason)] == []
+    assert '"S"' in (root / "pyproject.toml").read_text(encoding="utf-8")
 
 
 def test_the_measure_sees_what_is_there(tmp_path: Path):

@@ -15,6 +15,7 @@ import time
 from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -211,7 +212,7 @@ def _run_remotely(job: Job) -> CellOutcome:
     """Run a cell in a process of Ray's."""
     handler = signal.signal(signal.SIGTERM, terminate)  # so that the run is closed; Ray's own would leave it FAILED
     try:
-        return run_cell(job)
+        return run_cell(replace(job, folder=None))  # made by the runner on its own machine
     except Terminated:
         sys.exit(1)  # as Ray's own handler does: the worker is gone, and the call is repeated elsewhere
     finally:

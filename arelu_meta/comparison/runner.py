@@ -216,7 +216,8 @@ def _run(
         jobs = []
         for cell in cells:
             tags = {**plan.execution.tags, **parent.tags_for(cell, plan.name), "exec.workers": str(entered.count)}
-            jobs.append(Job(cell, plan.execution.model_copy(update={"experiment": plan.name, "tags": tags})))
+            execution = plan.execution.model_copy(update={"experiment": plan.name, "tags": tags})
+            jobs.append(Job(cell, execution, plan.folder))
         outcomes = []
         with closing(entered.run(jobs, overview)) as ended:
             for outcome in ended:

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from arelu_meta.comparison.cells import Cell
@@ -38,6 +39,8 @@ class Job:
 
     cell: Cell
     execution: Execution
+    folder: Path | None = None
+    """of the comparison: where it is gone, nothing is begun; None: the worker's machine may never have had it"""
 
     def on_device(self, device: str) -> "Job":
         """Give the same job on another device."""
@@ -117,6 +120,8 @@ def run_cell(job: Job, bar: progress.Bar = progress.silent) -> CellOutcome:
     from arelu_meta.store.run_folder import RunFolder
 
     start = time.monotonic()
+    if job.folder is not None and not job.folder.exists():
+        return CellOutcome(job.cell, reason=f"{job.folder} was deleted or renamed", final=True)
     try:
         folder = RunFolder(job.cell.spec)
         folder.create()

@@ -20,7 +20,7 @@ from urllib.parse import unquote
 from arelu_meta import __version__
 from arelu_meta.console import output
 from arelu_meta.console.output import write_line
-from arelu_meta.errors import IN_QUERY, InputError, RunError, machine_trouble, suggestion
+from arelu_meta.errors import IN_ADDRESS, IN_QUERY, InputError, RunError, machine_trouble, suggestion
 from arelu_meta.reading import MOST_MIB
 from arelu_meta.runtime.signals import Terminated, ending_handled
 from arelu_meta.runtime.waiting import bound_spinning
@@ -227,8 +227,8 @@ def passwords(words: Sequence[str] = ()) -> list[str]:
     variables = ("MLFLOW_TRACKING_URI", "MLFLOW_REGISTRY_URI", "MLFLOW_TRACKING_PASSWORD", "MLFLOW_TRACKING_TOKEN")
     values = [(variable, os.environ.get(variable, "")) for variable in variables]
     for variable, value in (*values, *(("URI", str(word)) for word in words)):
-        inside = re.search(r"://[^:/@\s]*:(\S+)@", value)
-        written = inside[1] if inside else "" if variable.endswith("URI") else value
+        inside = re.search(IN_ADDRESS, value)
+        written = inside[2] if inside else "" if variable.endswith("URI") else value
         asked = [query[2] for query in re.finditer(rf"{IN_QUERY}([^&\s]+)", value)]
         found += [one for text in (written, *asked) for one in (text, unquote(text)) if one]
     return found

@@ -27,6 +27,7 @@ from arelu_meta.runtime.signals import hold_signals
 from arelu_meta.store.entries import parse_entry
 
 ENTRIES, FILES, SENT, LOCK = "entries.jsonl", "files", "sent.json", "lock"
+MOST_ENTRY = 256 << 20  # bytes: some three million points between two checkpoints
 Entry = dict[str, Any]
 
 
@@ -76,8 +77,11 @@ class Journal:
         """Read a journal; a last line that was not written to its end does not count.
 
         Raises:
-            InputError: it is damaged, or no journal.
+            InputError: it is damaged, or no journal, or there is a link in it, which none of ours has.
         """
+        for each in (path.parent, path, *path.rglob("*")):
+            if each.is_symlink() or not (each.is_file() or each.is_dir()):
+                raise InputError(f"{path} is no journal of ours: {shown(each.name):.80} is no plain file; delete it")
         try:
             state = read_json(path / SENT)
             journal = cls(path, str(state["store"]), str(state["run_id"]))
@@ -205,20 +209,24 @@ def read_entries(path: Path) -> Iterator[tuple[Entry, int]]:
         ValueError: an entry is damaged, or none of ours; what follows the last whole line is left out, as a process
             may have ended while it wrote it.
     """
-    end = 0
+    end = damaged = number = 0
     with open_regular(path) as file:
-        lines = file.read().split(b"\n")
-    for number, line in enumerate(lines[:-1]):
-        checksum, _, text = line.partition(b" ")
-        end += len(line) + 1
-        if checksum == b"%08x" % zlib.crc32(text):
-            yield parse_entry(text), end
-        elif any(lines[number + 1 :]):
-            raise ValueError(f"entry {number + 1} of {path.name} is damaged")
+        while line := file.readline(MOST_ENTRY):
+            number += 1
+            if damaged and line != b"\n":
+                raise ValueError(f"entry {damaged} of {path.name} is damaged")
+            checksum, _, text = line.removesuffix(b"\n").partition(b" ")
+            end += len(line)
+            if line.endswith(b"\n") and checksum == b"%08x" % zlib.crc32(text):
+                yield parse_entry(text), end
+            elif line.endswith(b"\n") or len(line) == MOST_ENTRY:
+                damaged = damaged or number
 
 
 def remove_leftovers(run_folder: Path) -> None:
     """Delete what processes left that were killed as they began a journal, or as they removed one that was sent."""
+    if (run_folder / "journal").is_symlink():  # to folders that are none of ours
+        return
     for path in run_folder.glob("journal/*"):
         if not (path / SENT).exists():
             shutil.rmtree(path, ignore_errors=True)

@@ -1,5 +1,6 @@
 """What a model hub wants beside the tensors of a network: a configuration, and a card that says what it is."""
 
+import re
 from dataclasses import asdict
 from typing import Any
 
@@ -7,6 +8,7 @@ import torch
 
 from arelu_meta import __version__
 from arelu_meta.errors import InputError, RunError
+from arelu_meta.reading import shown
 from arelu_meta.store.connection import get_run
 from arelu_meta.store.models import StoredModel
 
@@ -49,6 +51,8 @@ The files hold tensors and a graph of operations on tensors, and no code: `weigh
 *To be written by whoever publishes it* (`license:` in the head of this file).
 """
 
+_SECTIONS = ("network", "data", "target", "evaluation")
+
 
 def configuration(stored: StoredModel) -> dict[str, Any]:
     """Give what `config.json` holds: settings of the run as far as they are known, inputs, classes, versions."""
@@ -71,7 +75,7 @@ def model_card(stored: StoredModel, parameters: int) -> str:
         parameters: how many numbers it has.
     """
     settings = _settings(stored)
-    network, data = settings.get("network", {}), settings.get("data", {})
+    network, data, target, evaluation = (_section(settings, name) for name in _SECTIONS)
     name = str(network.get("model") or network.get("backbone") or settings.get("kind") or "network")
     segments = settings.get("kind") == "segment"
     activation = str(network.get("activation") or "own")
@@ -79,19 +83,34 @@ def model_card(stored: StoredModel, parameters: int) -> str:
         "network": f"{name}, activations: {activation}, {parameters:,} parameters",
         "classes": "a mask for each image" if segments else ", ".join(map(str, stored.class_names)) or "not known",
         "images": str(stored.inputs) if stored.inputs else "not known",
-        "trained on": str(data.get("dataset") or settings.get("target", {}).get("dataset") or "not known"),
-        "protocol": str(settings.get("evaluation", {}).get("protocol") or "not known"),
+        "trained on": str(data.get("dataset") or target.get("dataset") or "not known"),
+        "protocol": str(evaluation.get("protocol") or "not known"),
         **_measured(stored.run_id),
         "run": stored.source,
         "made with": f"arelu_meta {__version__}, torch {torch.__version__.partition('+')[0]}",
     }
     return _CARD.format(
         pipeline="image-segmentation" if segments else "image-classification",
-        tag=name.replace("/", "-").replace(":", "-"),
-        title=f"{settings.get('task', name)}: {name}",
-        table="\n".join(f"| {key} | {value} |" for key, value in rows.items()),
+        tag=re.sub(r"[^\w.-]", "-", name),  # of the YAML at the head of the card
+        title=_plain(f"{settings.get('task', name)}: {name}"),
+        table="\n".join(f"| {key} | {_plain(value)} |" for key, value in rows.items()),
         answer="masks" if segments else "class, probability, runner-up",
     )
+
+
+def _section(settings: dict[str, Any], name: str) -> dict[str, Any]:
+    """Give a section of settings that came with a network, where they have it as one."""
+    values = settings.get(name)
+    return values if isinstance(values, dict) else {}
+
+
+def _plain(text: str) -> str:
+    """Write a name so that Markdown shows it as it is: classes and settings of a stranger's network hold anything.
+
+    >>> _plain("a|b <i>")
+    'a\\\\|b \\\\<i\\\\>'
+    """
+    return re.sub(r"([\\`*\[\]|<>&])", r"\\\1", shown(text))
 
 
 def _settings(stored: StoredModel) -> dict[str, Any]:

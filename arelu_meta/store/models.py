@@ -93,6 +93,7 @@ class StoredModel:
         graphs = list(self.folder.rglob(GRAPH_FILE))
         if len(graphs) != 1 or (self.folder / FEW_SHOT_FILE).is_file():
             raise InputError(f"{self.source} holds no network of classify, finetune or segment; name a run of these")
+        check_inside(graphs[0], self.folder)
         return graphs[0]
 
     def network(self) -> nn.Module:
@@ -137,7 +138,8 @@ def open_model(source: str | Path) -> StoredModel:
     files = sorted(folder.rglob(WEIGHTS_FILE))
     if len(files) != 1:
         raise InputError(f"{name} holds no network of arelu_meta: {len(files)} files {WEIGHTS_FILE} in it, not one")
-    check_inside(files[0], folder)
+    for each in files[0].parent.iterdir():  # the weights, and what else is read: graph and settings
+        check_inside(each, folder)
     with parsing(files[0], remedy=_REMEDY):
         open_regular(files[0]).close()  # safetensors would wait for a pipe
         with safe_open(files[0], "pt") as file:

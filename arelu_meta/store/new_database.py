@@ -10,7 +10,7 @@ from pathlib import Path
 
 import mlflow
 import numpy as np
-from mlflow import MlflowClient
+from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
 from numpy.typing import NDArray
 
 from arelu_meta.data.files import cached_arrays
@@ -61,7 +61,8 @@ def empty_database(path: Path) -> NDArray[np.uint8]:
 
     That one names a folder, here that of another store; MLflow makes it where it is missing.
     """
-    MlflowClient(f"sqlite:///{path}").search_experiments(max_results=1)
+    store = SqlAlchemyStore(f"sqlite:///{path}", str(path.parent / "artifacts"))
+    store.engine.dispose()  # a client would keep connections to it, and the space of the removed file with them
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("DELETE FROM experiments")
         connection.commit()

@@ -48,7 +48,7 @@ class RunFolder:
             self.path.mkdir(parents=True, exist_ok=True)
             if not path.is_file() or path.read_bytes() != content.encode():
                 partial = self.path / f"spec.{os.getpid()}.partial"
-                partial.write_text(content)
+                _write_new(partial, content)
                 partial.replace(path)
         except OSError as error:
             raise InputError(
@@ -103,7 +103,7 @@ class RunFolder:
                 for partial in self.path.glob("*.partial"):
                     partial.unlink(missing_ok=True)
                 remove_leftovers(self.path)
-                owner.write_text(f"process {os.getpid()} on {platform.node()} since {time.strftime('%F %T')}\n")
+                _write_new(owner, f"process {os.getpid()} on {platform.node()} since {time.strftime('%F %T')}\n")
             yield
         finally:
             if lock.lock_counter == 1:
@@ -199,6 +199,13 @@ class RunFolder:
         if not isinstance(state, dict) or state.get("format") != FORMAT or not isinstance(state.get("run_id", ""), str):
             raise InputError(f"{path} was written by another version of arelu_meta; {_REMEDY}")
         return state
+
+
+def _write_new(path: Path, content: str) -> None:
+    """Write a file anew: through a link in its place, as a stranger's folder may have, another would be overwritten."""
+    path.unlink(missing_ok=True)
+    with path.open("x", encoding="utf-8") as file:
+        file.write(content)
 
 
 def _check_records(file: Any, path: Path) -> None:

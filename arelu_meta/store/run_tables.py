@@ -20,13 +20,13 @@ VALUES = {"last": None, "min": np.min, "max": np.max, "mean": np.mean}
 LOOKED_AT = 8  # runs whose histories are looked at
 SAMPLE = 100  # runs that names are learned from
 OF_EXPERIMENT = "experiment_id = :id AND lifecycle_stage = 'active'"
-BELOW = f"WHERE run_uuid IN (SELECT run_uuid FROM runs WHERE {OF_EXPERIMENT})"  # noqa: S608
+BELOW = f"WHERE run_uuid IN (SELECT run_uuid FROM runs WHERE {OF_EXPERIMENT})"  # noqa: S608  (our own words)
 RUNS = (
-    f"SELECT run_uuid, status, start_time, end_time FROM runs WHERE {OF_EXPERIMENT} "  # noqa: S608
+    f"SELECT run_uuid, status, start_time, end_time FROM runs WHERE {OF_EXPERIMENT} "  # noqa: S608  (our own words)
     "ORDER BY start_time DESC, run_uuid"
 )
-PARAMS, TAGS = (f"SELECT run_uuid, key, value FROM {table} {BELOW}" for table in ("params", "tags"))  # noqa: S608
-METRICS = f"SELECT run_uuid, key, value, is_nan FROM latest_metrics {BELOW}"  # noqa: S608
+PARAMS, TAGS = (f"SELECT run_uuid, key, value FROM {table} {BELOW}" for table in ("params", "tags"))  # noqa: S608  (our own words)
+METRICS = f"SELECT run_uuid, key, value, is_nan FROM latest_metrics {BELOW}"  # noqa: S608  (our own words)
 
 
 def runs_of_experiment(

@@ -177,6 +177,6 @@ def _git_commit() -> str:
         return "none"
     command = ["git", "-C", str(root), "rev-parse", "HEAD"]
     try:
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()  # noqa: S603
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()  # noqa: S603  (our own words)
     except (OSError, subprocess.CalledProcessError):
         return "none"

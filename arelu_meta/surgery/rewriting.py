@@ -39,7 +39,7 @@ class ForwardText:
             file = f"<forward of {self.original.__name__} {hashlib.sha256(text.encode()).hexdigest()[:12]}>"
             # Tracebacks and TorchScript read the text here; no time of change: it is never taken for outdated.
             linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
-            exec(compile(text, file, "exec"), space)  # noqa: S102
+            exec(compile(text, file, "exec"), space)  # noqa: S102  (text made here, of a network in memory)
             passes[training] = space["forward"]
 
         def by_mode(self: nn.Module, *args: Any, **kwargs: Any) -> Any:

@@ -85,7 +85,7 @@ def call_sites(model: TracedModel) -> list[CallSite]:
 def input_node(node: fx.Node) -> fx.Node:
     """Give the call whose result an activation is applied to."""
     value = node.args[0] if node.args else node.kwargs["input"]
-    assert isinstance(value, fx.Node)  # noqa: S101
+    assert isinstance(value, fx.Node)  # noqa: S101  (for the type checker)
     return value
 
 
@@ -111,7 +111,7 @@ def _in_both_modes(model: TracedModel, block: TracedBlock) -> list[dict[bool, fx
 
 def _either(nodes: dict[bool, fx.Node | None]) -> fx.Node:
     node = nodes[True] or nodes[False]
-    assert node is not None  # noqa: S101
+    assert node is not None  # noqa: S101  (for the type checker)
     return node
 
 

@@ -11,9 +11,10 @@ from arelu_meta.comparison.collect import results
 from arelu_meta.comparison.experiment import read_experiment
 from arelu_meta.comparison.overview import Overview
 from arelu_meta.comparison.runner import Plan, run_plan
-from arelu_meta.comparison.worker import CellOutcome, Job
+from arelu_meta.comparison.worker import CellOutcome, Job, run_cell
 from arelu_meta.errors import RunError
 from arelu_meta.store.connection import open_store
+from arelu_meta.store.journal import runs_folder
 from tests.comparison import tiny
 from tests.tiny_runs import MLFLOW_WARNINGS
 
@@ -77,6 +78,23 @@ def test_the_reason_of_a_cell_without_a_result_is_kept(plan: Plan):
 
     done = run_plan(plan, given(Failing()))
     assert done.missing == (f"{plan.cells[0].label}: it broke",)
+
+
+def test_no_cell_begins_where_the_runs_folder_was_taken_away(plan: Plan):
+    """The cell made an empty one and trained there, as did all after it: without their lock, and from the start."""
+
+    class AfterTheMove(ByOthers):
+        def run(self, jobs: Sequence[Job], overview: Overview) -> Iterator[CellOutcome]:
+            yield from super().run(jobs[:1], overview)
+            runs_folder().rename("elsewhere")
+            yield run_cell(jobs[1])
+            raise AssertionError("nothing is run after it")
+
+    with pytest.raises(RunError, match=r"comparison-tiny-\w+ was deleted or renamed; put it back; run it again"):
+        run_plan(plan, given(AfterTheMove()))
+    assert not runs_folder().exists()
+    Path("elsewhere").rename(runs_folder())
+    assert run_plan(plan, given(ByOthers())).missing == ()
 
 
 def test_how_the_cells_of_each_arm_were_executed_is_collected(plan: Plan):

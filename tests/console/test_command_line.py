@@ -208,7 +208,10 @@ def test_a_file_in_place_of_an_output_folder_is_wrong_input(tmp_path: Path):
             command_line.output_folder(place)
 
 
-@pytest.mark.parametrize("form", ["http://me:{}@127.0.0.1:5000", "postgresql://host/db?password={}&user=me"])
+@pytest.mark.parametrize(
+    "form",
+    ["http://me:{}@127.0.0.1:5000", "http://me@a.org:{}@127.0.0.1:5000", "postgresql://host/db?password={}&user=me"],
+)
 @pytest.mark.parametrize("password", ["s3cr3tpw", "s3cr@t:pw", "s3cr%40tpw"])
 def test_passwords_are_masked_whoever_writes_them(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], password: str, form: str

@@ -4,6 +4,7 @@ import gzip
 import os
 import struct
 import sys
+import tracemalloc
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -24,6 +25,7 @@ from arelu_meta.pretrained.networks import find_model
 from arelu_meta.pretrained.weights import read_weights
 from arelu_meta.reading import MOST_MIB, following_links, skipping_broken
 from arelu_meta.store.models import open_model
+from tests.faults.specimens import SPECIMENS
 
 READERS: dict[str, tuple[str, Callable[[Path], object]]] = {
     "idx": ("x", lambda path: read_idx(path, dims=1)),
@@ -53,6 +55,25 @@ def test_what_is_no_such_file_is_one_line_at_once(tmp_path: Path, reader: str, w
         read(path)
     assert "\n" not in str(raised.value)
     assert name.partition(".")[0] in str(raised.value)
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_a_file_with_a_hole_takes_neither_memory_nor_time(tmp_path: Path, monkeypatch, reader: str):
+    """6 GiB of zeros that take no room on the disk; a packed one is whole, and has them behind its end."""
+    monkeypatch.delenv(MOST_MIB, raising=False)
+    name, read = READERS[reader]
+    path = tmp_path / "folder" / name
+    path.parent.mkdir()
+    path.write_bytes(gzip.compress(bytes((0, 0, 8, 1)) + struct.pack(">I", 3) + b"abc") if reader == "gz" else b"")
+    os.truncate(path, 6 << 30)
+    tracemalloc.start()
+    try:
+        with pytest.raises(InputError) as raised:
+            read(path)
+        assert tracemalloc.get_traced_memory()[1] < 64 << 20
+    finally:
+        tracemalloc.stop()
+    assert "\n" not in str(raised.value)
 
 
 def test_every_command_can_be_told_what_a_file_may_unpack_to(
@@ -162,6 +183,30 @@ def test_a_link_out_of_a_class_folder(tmp_path: Path):
     (tmp_path / "set/a/1.png").symlink_to(tmp_path / "outside.png")
     with pytest.raises(InputError, match=r"1.png leads out of"):
         data.load(str(tmp_path / "set"))
+
+
+@pytest.mark.parametrize(
+    ("specimen", "name"),
+    [
+        ("csv", "set/all.csv"),
+        *(("few_shot", f"model/{name}") for name in ("few_shot.json", "weights.safetensors")),
+        *(("network", name) for name in ("model.pt2", "weights.safetensors")),
+    ],
+)
+def test_files_of_a_set_or_a_model_that_are_links_out_of_it(tmp_path: Path, specimen: str, name: str):
+    """Whoever hands on what was made of it would hand on a file of the reader's own."""
+    made = SPECIMENS[specimen]()
+    for each, content in made.files.items():
+        path = tmp_path / "folder" / each
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    place = tmp_path / "folder" / name
+    place.rename(tmp_path / "outside")
+    place.symlink_to(tmp_path / "outside")
+    with pytest.raises(InputError, match=rf"{place.name} leads out of .*; move the file there, or allow it with"):
+        made.read(tmp_path / "folder")
+    with following_links():
+        made.read(tmp_path / "folder")
 
 
 def test_more_seeds_than_anyone_runs():

@@ -123,6 +123,7 @@ def test_mlflow_sends_nothing_home(root: Path, tmp_path: Path):
         ("postgresql+psycopg2://me:se:c/ret@host:5432/mlflow", "postgresql+psycopg2://me:***@host:5432/mlflow"),
         ("http://me:x@a and https://you:y@b:1/p", "http://me:***@a and https://you:***@b:1/p"),
         ("postgresql://host/db?password=x&user=me refused", "postgresql://host/db?password=***&user=me refused"),
+        ("no answer from http://me@a.org:x@host:5000/p", "no answer from http://me@a.org:***@host:5000/p"),
         ("http://127.0.0.1:5000", "http://127.0.0.1:5000"),
         ("sqlite:///mlflow.db", "sqlite:///mlflow.db"),
     ],

@@ -9,12 +9,15 @@ from arelu_meta.errors import InputError
 from arelu_meta.store import downloads
 
 
-def test_an_address_that_cannot_be_fetched_shows_no_password():
-    with pytest.raises(InputError) as refused:
+def test_an_address_with_a_password_is_refused_and_not_shown():
+    """It would be a parameter of the run."""
+    with pytest.raises(InputError, match=r"^http://me:\*\*\*@127.0.0.1:1/x.pth has a password, which would be"):
         downloads.download_model("http://me:s3cret@127.0.0.1:1/x.pth")
-    assert str(refused.value).startswith("cannot fetch http://me:***@127.0.0.1:1/x.pth: ")
-    assert "name a file" in str(refused.value)
-    assert "s3cret" not in str(refused.value)
+
+
+def test_an_address_that_cannot_be_fetched():
+    with pytest.raises(InputError, match=r"^cannot fetch http://127.0.0.1:1/x.pth: .*; name a file or folder on this"):
+        downloads.download_model("http://127.0.0.1:1/x.pth")
 
 
 def test_what_was_downloaded_is_in_one_folder_that_goes_with_the_process(tmp_path: Path, monkeypatch):

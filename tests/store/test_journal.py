@@ -1,12 +1,14 @@
 import json
 import os
 import random
+import tracemalloc
 from pathlib import Path
 
 import pytest
 
 from arelu_meta.errors import InputError, RunError
 from arelu_meta.runtime.machine import process_name
+from arelu_meta.store import journal as journals
 from arelu_meta.store.journal import ENTRIES, SENT, Journal, read_entries, remove_leftovers, waiting_journals
 
 START = {"experiment": "tests", "name": "a run", "tags": {"colour": "blue"}}
@@ -84,6 +86,30 @@ def test_what_is_no_journal_is_wrong_input(journal: Journal, state: str):
     assert "\n" not in str(error.value)
 
 
+def test_a_line_without_end_is_not_read_into_memory(journal: Journal, monkeypatch: pytest.MonkeyPatch):
+    """A file with a hole of 64 MiB takes no room on the disk; entries have 64 KiB here at most, `sent.json` 16 MiB."""
+    monkeypatch.setattr(journals, "MOST_ENTRY", 64 << 10)
+    whole = (journal.path / ENTRIES).stat().st_size
+    os.truncate(journal.path / ENTRIES, whole + (64 << 20))
+    tracemalloc.start()
+    with pytest.raises(InputError, match=r"entry 4 of entries.jsonl is damaged"):
+        Journal.open(journal.path)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 32 << 20
+
+
+@pytest.mark.parametrize("name", [ENTRIES, SENT, f"{SENT}.partial", "", ".."])
+def test_a_journal_behind_links_is_refused(journal: Journal, tmp_path: Path, name: str):
+    """To note what was sent through one would overwrite a file that somebody else has."""
+    place = (journal.path / name).parent.resolve() / (journal.path / name).resolve().name
+    if place.exists():
+        place.rename(tmp_path / "moved")
+    place.symlink_to(tmp_path / "moved")
+    with pytest.raises(InputError, match=rf"is no journal of ours: {place.name} is no plain file; delete it"):
+        Journal.open(journal.path)
+
+
 def test_points_after_a_checkpoint(journal: Journal):
     """Entry 0 is the start, entry 1 has the steps 0 and 1, entry 2 step 2."""
     assert journal.points_after(2) == {("loss", 2)}
@@ -141,6 +167,15 @@ def test_killed_as_it_was_begun_or_removed(journal: Journal, tmp_path: Path, mon
     assert len(list((tmp_path / "task-0" / "journal").iterdir())) == 2
     remove_leftovers(tmp_path / "task-0")
     assert list((tmp_path / "task-0" / "journal").iterdir()) == []
+
+
+def test_folders_behind_a_link_are_nobodys_leftovers(tmp_path: Path):
+    """A stranger's run folder may have a link to mine where its journals would be."""
+    (tmp_path / "mine" / "papers").mkdir(parents=True)
+    (tmp_path / "task-0").mkdir()
+    (tmp_path / "task-0" / "journal").symlink_to(tmp_path / "mine")
+    remove_leftovers(tmp_path / "task-0")
+    assert (tmp_path / "mine" / "papers").is_dir()
 
 
 def test_only_what_is_of_no_use_is_left_over(tmp_path: Path):

@@ -1,7 +1,9 @@
 """A folder for a model hub: read by `load_model` where there is no store, with a card that says what is known."""
 
 import json
+import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -69,3 +71,21 @@ def test_a_folder_without_run_or_settings_says_what_is_not_known(trained, tmp_pa
     assert "| measured | nothing is known of it here |" in card
     assert "| trained on | not known |" in card
     assert "# network: network" in card
+
+
+@pytest.mark.parametrize("network", [{"backbone": "x\n- y: z"}, 3, []])
+def test_what_came_with_a_strangers_network_is_shown_and_not_read(trained, tmp_path, network):
+    """Markdown takes a sign after a backslash for itself; a line of the table stays one, and the head has its five."""
+    for name in ("weights.safetensors", "model.pt2"):
+        shutil.copy(trained[1] / name, tmp_path / name)
+    hostile = "<script>f()</script>|a|[b](javascript:f())\n| run | mine |"
+    (tmp_path / "spec.json").write_text(json.dumps({"task": hostile, "network": network, "data": 7, "target": None}))
+    card = model_card(replace(open_model(tmp_path), class_names=("a", hostile)), 7)
+    head = card.split("---\n")[1].splitlines()
+    assert [line.partition(":")[0] for line in head] == [
+        *("library_name", "pipeline_tag", "tags", "- arelu_meta"),
+        "- x---y--z" if isinstance(network, dict) else "- network",
+    ]
+    assert len(re.findall(r"^\| run \|", card, re.M)) == 1
+    assert re.search(r"(?<!\\)[<|\[](script|a\||b\])", card) is None
+    assert card.count(r"\<script\>f()\</script\>\|a\|\[b\](javascript:f())") == 2

@@ -1,5 +1,6 @@
 """New databases: as MLflow makes them, from the cache or not, and whole or not at all."""
 
+import os
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -12,6 +13,8 @@ from mlflow.exceptions import MlflowException
 
 from arelu_meta.store import new_database
 from arelu_meta.store.new_database import make_database
+
+OPEN_FILES = Path("/proc/self/fd")
 
 
 @pytest.fixture(autouse=True)
@@ -54,6 +57,23 @@ def test_a_second_store_is_copied_and_names_its_own_folder(
     client = MlflowClient(f"sqlite:///{tmp_path / 'second' / 'mlflow.db'}")
     assert client.get_experiment("0").artifact_location == str(tmp_path / "second" / "mlruns" / "0")
     assert [path.name for path in (tmp_path / "second").iterdir()] == ["mlflow.db"]
+
+
+@pytest.mark.skipif(not OPEN_FILES.is_dir(), reason="only Linux lists the open files of a process")
+def test_a_database_that_was_made_is_not_kept_open(tmp_path: Path, new_store: Path):
+    """It is a copy that is removed: kept open, it would keep its place on the disk, and two descriptors."""
+    path = tmp_path / "empty.db"
+    path.write_bytes(new_store.read_bytes())  # whose tables need not be made
+    assert new_database.empty_database(path).nbytes == path.stat().st_size
+    with path.open("rb"):
+        assert opened(path) == 1  # it is seen
+    assert opened(path) == 0
+
+
+def opened(path: Path) -> int:
+    """How many descriptors of this process lead to a file."""
+    links = [os.readlink(entry) for entry in OPEN_FILES.iterdir() if entry.is_symlink()]
+    return links.count(str(path))
 
 
 def test_another_version_of_mlflow_has_tables_of_its_own(monkeypatch: pytest.MonkeyPatch):

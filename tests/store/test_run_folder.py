@@ -225,3 +225,17 @@ def test_a_second_process_is_told_who_holds_the_folder_and_a_dead_one_holds_noth
         assert not {"checkpoint.1.partial"} & set(files(folder))
         assert "owner" in files(folder)
     assert "owner" not in files(folder)
+
+
+@pytest.mark.parametrize("name", ["owner", "spec.{}.partial", "checkpoint.{}.partial"])
+def test_nothing_is_written_through_a_link_in_the_folder(folder, tmp_path, name):
+    """The folder may come from a stranger, and the link lead to a file of mine."""
+    mine = tmp_path / "mine"
+    mine.write_text("precious")
+    (folder.path / name.format(os.getpid())).symlink_to(mine)
+    (folder.path / "spec.json").unlink()
+    folder.create()
+    with folder.locked():
+        folder.save({"weights": torch.zeros(1)})
+    assert mine.read_text() == "precious"
+    assert folder.load()["weights"].tolist() == [0]

@@ -1,3 +1,4 @@
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,9 @@ from arelu_meta.runtime.machine import process_name
 from arelu_meta.store import settling
 from arelu_meta.store.connection import open_store
 from arelu_meta.store.journal import Journal, runs_folder
+from arelu_meta.store.models import save_few_shot_model
 from arelu_meta.store.sending import PROCESS, send_entry
+from tests.tiny_model import tiny_model
 
 ENDED = process_name().rpartition(":")[0] + ":0"  # this process's number, and another start
 
@@ -28,20 +31,43 @@ def test_the_end_of_a_run_whose_process_is_gone(store: Path, statuses: Callable)
     assert statuses(store) == ["FAILED"]
 
 
-@pytest.mark.parametrize("name", ["../../../../secret", "/etc/hostname", "files/link"])
+@pytest.mark.parametrize("name", ["../../../../secret", "/etc/hostname"])
 def test_a_journal_of_a_stranger_sends_no_file_of_mine(store: Path, tmp_path: Path, name: str):
     """Flushed, it would be in a store where the stranger can read it."""
     (tmp_path / "secret").write_text("mine")
     start = {"experiment": "tests", "name": "a run", "tags": {}}
     journal = Journal.create(runs_folder() / "task-0", f"sqlite:///{store}", **start)
-    journal.file("x")
-    (journal.path / "files" / "link").symlink_to(tmp_path / "secret")
     journal.append("artifact", file=name, folder="")
     journal.append("end", status="FINISHED")
     journal.release()
     sent, left = settling.flush(runs_folder())
     assert sent == 0
     assert f"it names {name!r}; delete it" in left[0]
+    assert not list(tmp_path.rglob("artifacts/*"))
+
+
+@pytest.mark.parametrize("kind", ["artifact", "model"])
+@pytest.mark.parametrize("what", ["link", "link to a folder", "pipe"])
+def test_links_and_pipes_in_what_a_journal_names_are_not_sent(store: Path, tmp_path: Path, kind: str, what: str):
+    """What it names may be a folder, whose links MLflow follows; a pipe in it would be read for ever."""
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "secret").write_text("mine")
+    start = {"experiment": "tests", "name": "a run", "tags": {}}
+    journal = Journal.create(runs_folder() / "task-0", f"sqlite:///{store}", **start)
+    saved = journal.file("few_shot")
+    tiny_model(ways=2).save(tmp_path / "few_shot")
+    save_few_shot_model(saved, tmp_path / "few_shot")
+    if what == "pipe":
+        os.mkfifo(saved / "model" / "more")
+    else:
+        (saved / "model" / "more").symlink_to(tmp_path / "mine" / ("secret" if what == "link" else ""))
+    name = saved.relative_to(journal.path).as_posix()
+    journal.append(kind, **({"file": name, "folder": ""} if kind == "artifact" else {"folder": name}))
+    journal.append("end", status="FINISHED")
+    journal.release()
+    sent, left = settling.flush(runs_folder())
+    assert sent == 0
+    assert "is no journal of ours: more is no plain file; delete it" in left[0]
     assert not list(tmp_path.rglob("artifacts/*"))
 
 

@@ -149,7 +149,7 @@ def _open(url: str, start: int) -> http.client.HTTPResponse | None:
     if start:
         request.add_header("Range", f"bytes={start}-")
     try:
-        response: http.client.HTTPResponse = urllib.request.urlopen(request, timeout=TIMEOUT)  # noqa: S310
+        response: http.client.HTTPResponse = urllib.request.urlopen(request, timeout=TIMEOUT)  # noqa: S310 - checked above
     except urllib.error.HTTPError as error:
         error.close()
         if start and error.code == http.HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:

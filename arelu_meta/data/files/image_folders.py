@@ -182,6 +182,7 @@ def _subfolders(folder: Path) -> list[Path]:
 
 def _listed_files(folder: Path, table: Path) -> list[Row]:
     """List the images that a CSV names, relative to its folder or to `images/` in it."""
+    check_inside(table, folder)
     rows: list[Row] = []
     seen: set[str] = set()
     header, lines = _read_csv(table)

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from arelu_meta.reading import check_size, open_regular, parsing
+from arelu_meta.reading import check_file_size, check_size, open_regular, parsing
 
 MATRIX, PACKED = 14, 15
 TYPES = {1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4", 9: "f8", 12: "i8", 13: "u8"}
@@ -39,6 +39,7 @@ def read_mat(path: Path, names: Collection[str]) -> dict[str, NDArray[np.generic
     """
     with parsing(path, remedy="delete it and load the set again"):
         with open_regular(path) as file:
+            check_file_size(path, file)
             content = memoryview(file.read())
         if len(content) < 128 or bytes(content[126:128]) not in (b"IM", b"MI"):
             raise ValueError("no Matlab file of version 5")

@@ -26,7 +26,7 @@ from arelu_meta.data.files.download import PublishedFile, download_missing, unpa
 from arelu_meta.data.imageset import ImageSet
 from arelu_meta.data.readers import PublishedSet, concatenated, verified
 from arelu_meta.errors import InputError, first_line
-from arelu_meta.reading import check_pickle, open_regular, parsing, read_text, shown
+from arelu_meta.reading import check_file_size, check_pickle, open_regular, parsing, read_text, shown
 
 MIRRORS = ("https://www.cs.toronto.edu/~kriz",)
 PIXELS = 3 * 32 * 32
@@ -142,6 +142,7 @@ def _read_batch(cifar: CifarSet, path: Path) -> tuple[Tensor, Tensor]:
     """Images (N, 3, 32, 32) and labels (N,) of a batch; binary: records of label bytes and 3,072 pixels, red first."""
     if path.suffix == ".bin":
         with parsing(path), open_regular(path) as stream:
+            check_file_size(path, stream)
             content = np.frombuffer(stream.read(), np.uint8)
         record = cifar.label_bytes + PIXELS
         if len(content) == 0 or len(content) % record:
@@ -221,6 +222,7 @@ def read_plain_pickle(path: Path) -> dict[str, Any]:
     """Read a pickled dict whose values are arrays, lists, strings and numbers."""
     try:
         with open_regular(path) as stream:
+            check_file_size(path, stream)
             text = stream.read()
         check_pickle(text, path)
         content = _PlainUnpickler(io.BytesIO(text), encoding="latin1").load()

@@ -24,6 +24,7 @@ from arelu_meta.errors import InputError
 from arelu_meta.reading import check_size, open_regular, parsing
 
 UNSIGNED_BYTE = 0x08  # the idx code of the only element type these sets use
+MOST_BEHIND = 1 << 20  # bytes that a packed file may have behind its end, or be larger than unpacked
 FILES = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
 
 
@@ -115,6 +116,8 @@ def read_idx(path: Path, *, dims: int) -> Tensor:
         shape = struct.unpack(f">{dims}I", header[4:])
         needed = math.prod(shape)
         check_size(path, needed, packed)
+        if path.suffix == ".gz" and packed > size + needed + MOST_BEHIND:  # gzip would go through it byte by byte
+            raise InputError(f"{path} has {packed} bytes for {needed} elements; {remedy}")
         content = stream.read(needed + 1)  # one more, which must not be there; the checksum of a .gz is after the end
     if len(content) != needed:
         held = "more" if len(content) > needed else str(len(content))
