@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from arelu_meta.console import command_line, output
 from arelu_meta.kinds.command import run_command
+from arelu_meta.store.sources import check_given
 
 EXAMPLE = "adapt_digits"  # what is run when no images are named
 
@@ -24,6 +25,7 @@ def add(argv: Sequence[str] | None) -> None:
     parser.add_argument("--add", required=True, metavar="FOLDER", help="a folder of images for each new class, inside")
     parser.add_argument("--experiment", default="arelu_meta", help="MLflow experiment that takes the run")
     given = parser.parse_args(argv)
+    check_given(given.model)
     from arelu_meta.kinds.adapt.extending import extend_model
     from arelu_meta.kinds.execution import Execution
 

@@ -160,7 +160,7 @@ def _run_and_print(plan: "Plan", workers: Pool | RayCluster, register: str) -> N
     from arelu_meta.comparison.saved_view import VIEW
     from arelu_meta.kinds.results import block, where_to_look
     from arelu_meta.reporting import report_summary
-    from arelu_meta.store.connection import store_uri
+    from arelu_meta.store.sources import store_uri
 
     done, model = run_plan(plan, workers), None
     view = VIEW if done.report is not None else ""

@@ -7,9 +7,11 @@ import argparse
 import importlib
 import sys
 from collections.abc import Sequence
+from typing import get_args
 
-from arelu_meta import activations, backbones, data, learners
+from arelu_meta import activations, backbones, data, kinds, learners
 from arelu_meta.console import catalog, command_line, completion, output
+from arelu_meta.kinds.adapt.spec import Method
 
 
 def command(argv: Sequence[str] | None = None) -> None:
@@ -37,8 +39,17 @@ def _commands() -> dict[str, completion.Completed]:
         parsers = [parser for words in looks for parser in command_line.parsers_of(module.main, words)]
         flags = {flag: text for parser in parsers for flag, text in parser.flag_helps().items()}
         words = [word for parser in parsers for word in parser.words()]
-        found[name] = completion.Completed(summary, flags, words or _NAMES.get(name, list)())
+        values = {"--task": _tasks(name)} | ({"--method": list(get_args(Method))} if name == "adapt" else {})
+        own = {flag: some for flag, some in values.items() if some and flag in flags}
+        found[name] = completion.Completed(summary, flags, words or _NAMES.get(name, list)(), own)
     return found
+
+
+def _tasks(command: str) -> list[str]:
+    """The tasks that a command runs; lr_view takes those of its kind."""
+    of_kind = {name for name in kinds.names() if kinds.entry(name).command == command}
+    of_kind |= {"finetune"} if command == "lr_view" else set()
+    return [name for name in catalog.names("task") if catalog.read("task", name).get("kind") in of_kind]
 
 
 _NAMES = {"compare": lambda: catalog.names("experiment")}  # words of commands that take files too

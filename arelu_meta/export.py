@@ -11,6 +11,7 @@ from pathlib import Path
 
 from arelu_meta.console import command_line, output
 from arelu_meta.errors import require
+from arelu_meta.store.sources import check_given
 
 KINDS = ("safetensors", "torch_export", "onnx", "hub")
 
@@ -26,6 +27,7 @@ def command(argv: Sequence[str] | None = None) -> None:
     given = parser.parse_args(argv)
     if given.to == "onnx":
         require("onnx", "onnxscript", what="ONNX", extra="onnx")
+    check_given(given.run)
     from arelu_meta.store.formats import write
     from arelu_meta.store.models import open_model
 

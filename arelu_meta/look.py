@@ -10,6 +10,7 @@ from pathlib import Path
 
 from arelu_meta.console import command_line, output
 from arelu_meta.errors import require
+from arelu_meta.store.sources import check_given
 
 
 def command(argv: Sequence[str] | None = None) -> None:
@@ -33,6 +34,8 @@ def command(argv: Sequence[str] | None = None) -> None:
     )
     given = parser.parse_args(argv)
     require("captum", what="Grad-CAM", extra="explain")
+    for run in given.runs:
+        check_given(run)
 
     from arelu_meta.kinds.look import look_into
 

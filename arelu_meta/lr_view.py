@@ -108,10 +108,11 @@ def _experiment(spec: FineTuneSpec, given: argparse.Namespace, name: str) -> Exp
     for axis in ("network.activation", "training.lr"):
         del settings[axis]
     arms, seeds = list(dict.fromkeys(given.arms)), seed_numbers(",".join(given.seeds))
+    named = ", ".join(map(str, seeds))
     values = {
         "experiment": name,
         "summary": "accuracy against the learning rate",
-        "title": f"{spec.network.model} fine-tuned on {spec.data.dataset}, seeds {', '.join(map(str, seeds))}",
+        "title": f"{spec.network.model} fine-tuned on {spec.data.dataset}, seed{'s' * (len(seeds) > 1)} {named}",
         "question": "Which learning rate is best for each activation?",
         "task": given.task,
         "seeds": seeds,
@@ -141,7 +142,9 @@ def _write(report: "Report", folder: Path) -> str:
     rates = [f"{lr:g}" for lr, _ in next(iter(curves.values()))]
     seeds = runs["seed"].nunique()
     text = f"validation accuracy % by learning rate, mean of {seeds} seed{'s' * (seeds > 1)}\n"
-    text += f"{text_table(('activation', *rates), rows)}\n\n{report_summary(report)}"
+    text += f"{text_table(('activation', *rates), rows)}\n"
+    text += "own: the activations that the network has\n" if "own" in curves else ""
+    text += f"\n{report_summary(report)}"
     (folder / "table.txt").write_text(text + "\n")
     columns = {_VALIDATION: "validation_accuracy", _TEST: "test_accuracy"}
     table = runs[["activation", "lr", "seed", *columns]].rename(columns=columns)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from arelu_meta.console import command_line, output, progress
 from arelu_meta.console.tables import text_table
 from arelu_meta.errors import InputError
+from arelu_meta.store.sources import check_given
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -38,6 +39,7 @@ def command(argv: Sequence[str] | None = None) -> None:
     for place in given.images:
         if not Path(place).expanduser().exists():  # said before torch is loaded
             raise InputError(f"no file or folder {place!r}; check the path")
+    check_given(given.model)
     with progress.working(f"loading torch and {given.model}", in_logs="torch" not in sys.modules):
         from arelu_meta.store.image_files import find_images
         from arelu_meta.store.marking import SegmentationModel

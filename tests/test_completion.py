@@ -20,7 +20,9 @@ def test_every_command_and_its_flags(capsys: pytest.CaptureFixture[str]):
     assert "--lr-sweep" in lines["lr_view"]
     assert lines["data"].startswith("'list show ")
     assert "maml_digits" in lines["compare"]
-    assert "glyphs" in lines["--task"]
+    assert "glyphs" in lines['*" --task"']
+    assert lines['"segment --task"'].split() == ["'lgg", "lgg_plain", "phantom'", ";;"]  # those that it runs
+    assert lines['"adapt --method"'].startswith("'prototypes knn linear ")
 
 
 def test_wrong_shell(capsys: pytest.CaptureFixture[str]):

@@ -67,6 +67,7 @@ LIGHT = [
     "lr_view",
     "registry",
     "segment",
+    "store.sources",
     "__main__",
     "maml",
     "paper.__main__",

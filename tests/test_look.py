@@ -7,6 +7,8 @@ import pytest
 
 from arelu_meta import look
 
+NOBODY = "0" * 32
+
 
 def test_a_missing_package_is_said_before_anything_is_loaded(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
@@ -21,9 +23,10 @@ def test_a_missing_package_is_said_before_anything_is_loaded(
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        ("nobody --layer block1 --images 0", "--images 0: must be at least 1"),
-        ("nobody --layer block1", "no run 'nobody'"),
-        ("nobody", "no run 'nobody'"),
+        (f"{NOBODY} --layer block1 --images 0", "--images 0: must be at least 1"),
+        (f"{NOBODY} --layer block1", f"no run '{NOBODY}'"),
+        (NOBODY, f"no run '{NOBODY}'"),
+        ("nobody", "no folder, MLflow run or model URI: 'nobody'"),
     ],
 )
 def test_wrong_input_is_one_line(capsys: pytest.CaptureFixture[str], flags: str, message: str):

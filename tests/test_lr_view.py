@@ -35,6 +35,9 @@ def test_table_csv_and_figure(capsys):
     title, heads = captured.out.splitlines()[:2]
     assert title == "validation accuracy % by learning rate, mean of 1 seed"
     assert heads.split() == ["activation", "0.01", "0.1"]
+    assert captured.out.splitlines()[4:6] == ["own: the activations that the network has", ""]
+    assert "fine-tuned on" in captured.out
+    assert ", seed 0\n" in captured.out
     assert "lr_view: 4 cells, 0 of them finished before" in captured.err
     assert "4/4  arelu lr=0.1 seed 0" in captured.err
     table = results("lr_view")

@@ -39,6 +39,7 @@ def photos(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         grey = 20 if (number < 25) != (number in (0, 30)) else 230
         (tmp_path / "photos" / name).mkdir(parents=True, exist_ok=True)
         Image.new("L", (12, 9), grey).save(tmp_path / "photos" / name / f"{number:02}.png")
+    (tmp_path / "it").mkdir()  # the model
     monkeypatch.chdir(tmp_path)
     return tmp_path / "photos"
 
@@ -175,7 +176,9 @@ def test_images_that_see_each_other_are_said_to(monkeypatch, capsys):
 
 
 def test_a_model_that_is_not_there(tmp_path, monkeypatch, capsys):
+    """Told before anything is loaded to look for it."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("arelu_meta.store.predicting.load_model", lambda _source: pytest.fail("was begun"))
     Image.new("L", (8, 8)).save("a.png")
     assert main(["no_such_model", "a.png"]) == 2
     assert "no folder, MLflow run or model URI: 'no_such_model'" in capsys.readouterr().err

@@ -56,7 +56,13 @@ class Estimate:
         return (self.high - self.low) / 2
 
     def percent(self) -> str:
-        """Write it as `81.60 % ± 0.70 (n = 600)`."""
+        """Write it as `81.60 % ± 0.70 (n = 600)`; by its ends where ± would go below 0 or above 100 % and they do not.
+
+        >>> Estimate(0.0625, 0.0111, 0.2833, 16).percent()
+        '6.25 % (1.11 to 28.33, n = 16)'
+        """
+        if self.half_width > min(self.mean, 1 - self.mean) and self.low >= 0 and self.high <= 1:
+            return f"{100 * self.mean:.2f} % ({100 * self.low:.2f} to {100 * self.high:.2f}, n = {self.n})"
         return f"{100 * self.mean:.2f} % ± {100 * self.half_width:.2f} (n = {self.n})"
 
 

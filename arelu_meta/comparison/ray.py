@@ -165,7 +165,7 @@ class RayCluster:
 
     def _environment(self) -> dict[str, str]:
         """What a cell's process gets: its threads before torch starts, and one store for all."""
-        from arelu_meta.store.connection import store_uri
+        from arelu_meta.store.sources import store_uri
 
         uri = store_uri()
         if uri.startswith(_SQLITE):

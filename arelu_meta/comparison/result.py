@@ -8,7 +8,7 @@ from arelu_meta.comparison.parent_run import ParentRun
 from arelu_meta.console.output import plain
 from arelu_meta.reporting import Report
 from arelu_meta.reporting.table import numbers_frame
-from arelu_meta.store.connection import store_uri
+from arelu_meta.store.sources import store_uri
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ _BASH = """_arelu_meta() {
   if [ "$COMP_CWORD" -eq 1 ]; then
     words=%(commands)s
   else
-    case "${COMP_WORDS[COMP_CWORD-1]}" in
+    case "${COMP_WORDS[1]} ${COMP_WORDS[COMP_CWORD-1]}" in
 %(values)s
       *) case "${COMP_WORDS[1]}" in
 %(flags)s
@@ -31,11 +31,15 @@ complete -o default -F _arelu_meta arelu-meta
 
 @dataclass(frozen=True)
 class Completed:
-    """What can be completed of a command: what it does, its flags with their help, and words that need no flag."""
+    """What can be completed of a command: what it does, its flags with their help, and words that need no flag.
+
+    `values` are words that follow a flag of this command, where those are not what follows it elsewhere.
+    """
 
     summary: str
     flags: Mapping[str, str] = field(default_factory=dict)
     words: Sequence[str] = ()
+    values: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
 def script(shell: str, commands: Mapping[str, Completed], values: Mapping[str, Sequence[str]]) -> str:
@@ -52,7 +56,10 @@ def script(shell: str, commands: Mapping[str, Completed], values: Mapping[str, S
         f"      {name}) words={shlex.quote(' '.join([*command.words, *command.flags]))} ;;"
         for name, command in commands.items()
     )
-    after = "\n".join(f"      {flag}) words={shlex.quote(' '.join(words))} ;;" for flag, words in values.items())
+    following = {f"{name} {flag}": words for name, one in commands.items() for flag, words in one.values.items()}
+    following = {f'"{key}"': words for key, words in following.items()}
+    following |= {f'*" {flag}"': words for flag, words in values.items()}  # the first that fits is taken
+    after = "\n".join(f"      {key}) words={shlex.quote(' '.join(words))} ;;" for key, words in following.items())
     text = _BASH % {"commands": shlex.quote(" ".join(commands)), "values": after, "flags": flags}
     return (_ZSH if shell == "zsh" else "") + text
 
@@ -64,7 +71,8 @@ def _fish(commands: Mapping[str, Completed], values: Mapping[str, Sequence[str]]
         of_command = f"complete -c arelu-meta -n '__fish_seen_subcommand_from {name}'"
         lines += [f"{of_command} -a {_quoted(' '.join(command.words))}"] if command.words else []
         for flag, text in command.flags.items():
-            following = f" -x -a {_quoted(' '.join(values[flag]))}" if flag in values else ""
+            words = command.values.get(flag) or values.get(flag)
+            following = f" -x -a {_quoted(' '.join(words))}" if words else ""
             lines.append(f"{of_command} -l {flag.removeprefix('--')}{following} -d {_quoted(text)}")
     return "\n".join(lines) + "\n"
 

@@ -95,11 +95,13 @@ class EpisodeSampler:
                 f"{images.name} has {len(present)} classes, but ways = {ways}; lower `ways` to {len(present)} or less"
             )
         smallest = int(self._counts.argmin())
-        if shots + queries > self._counts[smallest]:
+        least = int(self._counts[smallest])
+        if shots + queries > least:
+            enough = f" to {least - shots} or less" if least > shots else ""
             raise InputError(
                 f"class {images.class_names[int(present[smallest])]!r} of {images.name} has "
-                f"{int(self._counts[smallest])} images, but shots + queries = {shots + queries}; "
-                f"lower `shots`, or `queries` (in validation and test `test_queries`)"
+                f"{least} images, but shots + queries = {shots + queries}; "
+                f"lower `shots`, or `queries` (in validation and test `test_queries`){enough}"
             )
 
     def draw(self, n: int, random: torch.Generator) -> Tensor:

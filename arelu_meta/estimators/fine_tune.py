@@ -134,7 +134,7 @@ class FineTuneClassifier(ImageClassifier):
         labels = self._encode(column_or_1d(y))
         check_consistent_length(pixels, labels)
         if len(self.classes_) < 2:
-            raise InputError(f"y has one class, {self.classes_[0]!r}; a classifier needs two or more")
+            raise InputError(f"y has one class, {self.classes_.tolist()[0]!r}; a classifier needs two or more")
         images = ImageSet("X", pixels, labels, tuple(str(label) for label in self.classes_))
         self._tune(images, network, training, seed)
         self.image_shape_ = tuple(pixels.shape[1:])

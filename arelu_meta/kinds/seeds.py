@@ -22,7 +22,8 @@ from arelu_meta.kinds.supervised_spec import SupervisedSpec
 from arelu_meta.registry import load_attribute
 from arelu_meta.runtime import processes
 from arelu_meta.seeding import global_stream
-from arelu_meta.store.connection import finished_metrics, store_uri
+from arelu_meta.store.connection import finished_metrics
+from arelu_meta.store.sources import store_uri
 from arelu_meta.training.stacked import ReplayedTrainer, Snapshot, StackedTrainer
 from arelu_meta.training.supervised import Epoch
 
@@ -45,6 +46,8 @@ class SeedsResult:
     seeds: list[SeedScore]
     seconds: float
     tracking_uri: str
+    stored: bool = True
+    """whether the networks are in the store, so that they answer new images"""
 
     @property
     def test(self) -> Estimate | None:
@@ -80,6 +83,8 @@ class SeedsResult:
         uri = without_password(self.tracking_uri)
         rows += [("time", f"{self.seconds:.1f} s"), ("MLflow", uri)]
         rows += [] if uri.startswith("http") else [("look at it", f"mlflow ui --backend-store-uri {uri}")]
+        images = "IMAGES... --output DIR" if spec.measure == "dice" else "IMAGES..."
+        rows += [("use one", f"python -m arelu_meta.predict {self.seeds[0].run_id} {images}")] if self.stored else []
         title = (
             f"{spec.network.activation} in {spec.network.backbone}: {trained_on(spec.task, spec.data.dataset)}, "
             f"{spec.training.optimizer} lr {spec.training.lr:g}, protocol {spec.evaluation.protocol}, "
@@ -127,7 +132,8 @@ def run_seeds(spec: Spec, execution: TrainingExecution, bar: progress.Bar = prog
     left = {seed: each for seed, each in specs.items() if seed not in scores}
     if left:
         scores |= _run_left(left, execution, bar)
-    return SeedsResult(supervised, [scores[seed] for seed in seeds], time.monotonic() - start, store_uri())
+    ordered, seconds = [scores[seed] for seed in seeds], time.monotonic() - start
+    return SeedsResult(supervised, ordered, seconds, store_uri(), stored=execution.keep_model)
 
 
 def _run_left(

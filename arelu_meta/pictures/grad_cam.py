@@ -22,6 +22,7 @@ from arelu_meta.pictures.layer_statistics import record_calls
 
 HEAT = "cividis"  # made for colour-blind readers
 SIGNED = "PuOr_r"  # white at zero; orange against purple is safe for them too
+TITLE_INCHES = 0.105  # of a character of a figure's title
 
 
 def find_layer(network: nn.Module, name: str) -> nn.Module:
@@ -120,7 +121,7 @@ def grad_cam_figure(x: Tensor, maps: Mapping[str, Tensor], *, titles: list[str] 
             picture = grid[row, column].imshow(share.numpy(), cmap=HEAT, vmin=0, vmax=1, alpha=0.65)
             grid[row, 0].set_ylabel(name)
     grid[0, 0].set_ylabel("input")
-    figure.colorbar(picture, ax=grid[1:], label="share of the maximum")
+    figure.colorbar(picture, ax=grid, label="share of the maximum")  # beside all rows, so that columns stay below
     return figure
 
 
@@ -155,7 +156,10 @@ def feature_maps_figure(networks: Mapping[str, nn.Module], image: Tensor, *, lay
         rows[f"{name}\nbefore"], rows[f"{name}\nafter"] = before[:: max(1, len(before) // len(after))], after
     shown = min(channels, *(len(maps) for maps in rows.values()))
     limit = torch.cat([maps[:shown].abs().flatten() for maps in rows.values()]).quantile(0.995).item() or 1.0
-    figure = Figure(figsize=(1.3 * shown + 2.4, 1.25 * len(rows) + 0.7), layout="constrained")
+    side = "x".join(str(length) for length in after.shape[1:])
+    title = f"feature maps at {layer!r}: {shown} of {len(after)} channels, {side} pixels"
+    width = max(1.3 * shown + 2.4, TITLE_INCHES * len(title))  # few channels are narrower than what is said of them
+    figure = Figure(figsize=(width, 1.25 * len(rows) + 0.7), layout="constrained")
     grid = figure.add_gridspec(len(rows), shown + 1)
     _show(figure.add_subplot(grid[:, 0]), image, title="input")
     drawn = []
@@ -168,8 +172,7 @@ def feature_maps_figure(networks: Mapping[str, nn.Module], image: Tensor, *, lay
             if column == 0:
                 axes.set_ylabel(name)
     figure.colorbar(picture, ax=drawn, label="feature value", extend="both", shrink=0.8)
-    side = "x".join(str(length) for length in maps.shape[1:])
-    figure.suptitle(f"feature maps at {layer!r}: {shown} of {len(maps)} channels, {side} pixels")
+    figure.suptitle(title)
     return figure
 
 

@@ -68,13 +68,14 @@ def _flush(_given: argparse.Namespace) -> None:
 
 def _show(_given: argparse.Namespace) -> None:
     from arelu_meta.store.addresses import connect
-    from arelu_meta.store.connection import store_uri
     from arelu_meta.store.contents import read_contents
     from arelu_meta.store.journal import runs_folder, waiting_journals
+    from arelu_meta.store.sources import check_store_exists, store_uri
 
     contents, runs = None, runs_folder()
     waiting = [str(one) for one in waiting_journals(runs)]
     try:
+        check_store_exists()
         contents = read_contents(connect(store_uri(), create=False))
     except InputError as error:
         say(str(error))  # all the more one wants to know what waits for it
@@ -104,8 +105,11 @@ def _size(count: int | None) -> str:
 
 
 def _close_stale(given: argparse.Namespace) -> None:
+    from arelu_meta.store.sources import check_store_exists, store_uri
+
+    check_store_exists()  # before MLflow is loaded
     from arelu_meta.store.addresses import connect
-    from arelu_meta.store.connection import quiet, store_uri
+    from arelu_meta.store.connection import quiet
     from arelu_meta.store.settling import close_stale
 
     client, closed = connect(store_uri(), create=False), []

@@ -26,11 +26,11 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from arelu_meta.errors import InputError, StoreError, first_line, unknown, without_password
 from arelu_meta.store.new_database import make_database
+from arelu_meta.store.sources import check_store_exists, store_exists, store_uri
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-DEFAULT_URI = "sqlite:///mlflow.db"
 DIVERGED = "diverged"  # tag of a run whose loss was no longer finite: where that was
 RETRY_SECONDS = 20.0  # a server that is being restarted answers again by then
 _CONNECT_TIMEOUT = 5.0
@@ -59,11 +59,6 @@ class RunSpec(Protocol):
     def model_dump(self, *, mode: str) -> dict[str, Any]:
         """All settings as plain values."""
         ...
-
-
-def store_uri() -> str:
-    """The address of the store in use."""
-    return os.environ.get("MLFLOW_TRACKING_URI") or DEFAULT_URI
 
 
 def is_server() -> bool:
@@ -124,7 +119,7 @@ def open_store(experiment: str, *, wait: float | None = None) -> tuple[MlflowCli
 
 def experiment_exists(name: str) -> bool:
     """Tell whether the store has an experiment of this name; nothing is created."""
-    if not _store_exists():
+    if not store_exists():
         return False
     with connected() as client:
         return client.get_experiment_by_name(name) is not None
@@ -133,7 +128,7 @@ def experiment_exists(name: str) -> bool:
 def find_experiment(name: str) -> tuple[MlflowClient, Experiment]:
     """Find an experiment by name or id, whoever made it; one that is not there is wrong input, and is not created."""
     known: list[str] = []
-    if _store_exists():
+    if store_exists():
         with connected() as client:
             stored = client.search_experiments()
             for one in stored:
@@ -142,25 +137,6 @@ def find_experiment(name: str) -> tuple[MlflowClient, Experiment]:
             known = [str(one.name) for one in stored]
     where = f"in {without_password(store_uri())}; MLFLOW_TRACKING_URI names another store"
     raise InputError(f"{unknown('experiment', name, known)} ({where})")
-
-
-def _store_exists() -> bool:
-    """Whether there is a store: a SQLite file would be made by opening it."""
-    uri = store_uri()
-    return not uri.startswith("sqlite:///") or Path(uri.removeprefix("sqlite:///")).exists()
-
-
-def check_store_exists() -> None:
-    """Refuse to look for a run where there is no store yet: MLflow would make one, and leave it behind.
-
-    Raises:
-        InputError: there is no such SQLite file.
-    """
-    if not _store_exists():
-        uri = without_password(store_uri())
-        raise InputError(
-            f"there is no MLflow store {uri} here; go to the folder of the run, or set MLFLOW_TRACKING_URI"
-        )
 
 
 def finished_metrics(spec: RunSpec, *, experiment: str) -> tuple[str, dict[str, float]] | None:

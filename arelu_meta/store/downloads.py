@@ -9,7 +9,8 @@ from pathlib import Path
 import mlflow
 
 from arelu_meta.errors import InputError, first_line, without_password
-from arelu_meta.store.connection import check_store_exists, quiet, store_uri
+from arelu_meta.store.connection import quiet
+from arelu_meta.store.sources import check_store_exists, store_uri
 
 
 def download_model(uri: str) -> Path:

@@ -15,7 +15,8 @@ from mlflow import MlflowClient
 from mlflow.utils.mlflow_tags import MLFLOW_LOGGED_IMAGES
 from PIL import Image
 
-from arelu_meta.store.connection import attaching, store_uri
+from arelu_meta.store.connection import attaching
+from arelu_meta.store.sources import store_uri
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

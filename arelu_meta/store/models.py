@@ -8,7 +8,6 @@ reads. MLflow's pyfunc takes raw images (`served.py`). No pickle anywhere; readi
 
 import copy
 import json
-import re
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping
@@ -40,6 +39,7 @@ from arelu_meta.store.connection import quiet, read_artifact
 from arelu_meta.store.downloads import download_model
 from arelu_meta.store.graphs import GRAPH_FILE, KeptGraph, fill_tensors, read_graph, strip_tensors, trace
 from arelu_meta.store.run_folder import RunFolder
+from arelu_meta.store.sources import check_source, is_run_id
 
 WEIGHTS_FILE = "weights.safetensors"
 EXAMPLE_FILE = "example.npy"
@@ -127,13 +127,12 @@ def open_model(source: str | Path) -> StoredModel:
     folder, name = Path(source), str(source)
     if folder.is_dir() and (checkpoint := RunFolder.read_last(folder)) is not None:
         name = str(checkpoint.get("run_id"))
-        if not re.fullmatch("[0-9a-f]{32}", name):
+        if not is_run_id(name):
             raise InputError(f"the checkpoint in {folder} belongs to no MLflow run; name another folder")
-    if ":/" in name or re.fullmatch("[0-9a-f]{32}", name):
+    check_source(name)
+    if ":/" in name or is_run_id(name):
         name = name if ":/" in name else f"runs:/{name}/model"
         folder = download_model(name)
-    if not folder.is_dir():
-        raise InputError(f"no folder, MLflow run or model URI: {name!r}; check the spelling")
     folder, run_id = _read_mlmodel(folder)
     files = sorted(folder.rglob(WEIGHTS_FILE))
     if len(files) != 1:

@@ -8,17 +8,11 @@ from mlflow.entities import RunStatus
 from arelu_meta.console.progress import say
 from arelu_meta.errors import InputError, first_line, without_password
 from arelu_meta.runtime.machine import has_ended
-from arelu_meta.store.connection import (
-    STORE_ERRORS,
-    check_reachable,
-    open_store,
-    quiet,
-    run_status,
-    store_uri,
-)
+from arelu_meta.store.connection import STORE_ERRORS, check_reachable, open_store, quiet, run_status
 from arelu_meta.store.histories import run_pages
 from arelu_meta.store.journal import Journal, runs_folder, waiting_journals
 from arelu_meta.store.sending import ENDED_BY, PROCESS, no_address_printed, send_entry
+from arelu_meta.store.sources import store_uri
 
 GONE = "its process was gone"
 

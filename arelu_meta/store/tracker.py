@@ -17,11 +17,12 @@ from arelu_meta.data.imageset import ImageSet
 from arelu_meta.data.inputs import Inputs
 from arelu_meta.data.splits import Split
 from arelu_meta.store import models
-from arelu_meta.store.connection import is_server, store_uri
+from arelu_meta.store.connection import is_server
 from arelu_meta.store.graphs import KeptGraph
 from arelu_meta.store.grid_images import FOLDER, TAG, grid_images
 from arelu_meta.store.journal import Journal
 from arelu_meta.store.sending import FLUSH, Sender
+from arelu_meta.store.sources import store_uri
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

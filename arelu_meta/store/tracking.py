@@ -15,10 +15,11 @@ from mlflow.tracking.context.registry import resolve_tags
 from arelu_meta import __version__
 from arelu_meta.errors import DivergedError, InputError, StoreError, without_password
 from arelu_meta.runtime.machine import process_name, processor_name
-from arelu_meta.store.connection import DIVERGED, RunSpec, open_store, run_status, store_uri
+from arelu_meta.store.connection import DIVERGED, RunSpec, open_store, run_status
 from arelu_meta.store.journal import SENT, Journal
 from arelu_meta.store.run_folder import RunFolder
 from arelu_meta.store.sending import Sender
+from arelu_meta.store.sources import store_uri
 from arelu_meta.store.tracker import Tracker
 
 LONGEST_SENDING = 60.0  # seconds that another process may take to send what a resumed run recorded before

@@ -72,6 +72,8 @@ def test_too_few_values(values: list[float]):
 
 def test_written_as_percent():
     assert Estimate(0.816, 0.809, 0.823, 600).percent() == "81.60 % ± 0.70 (n = 600)"
+    assert Estimate(0.875, 0.64, 0.97, 16).percent() == "87.50 % (64.00 to 97.00, n = 16)"  # ± 16.5 would pass 100
+    assert Estimate(0.95, 0.85, 1.05, 3).percent() == "95.00 % ± 10.00 (n = 3)"  # what its interval says itself
 
 
 @pytest.mark.parametrize(("share", "n"), [(0.5, 100), (0.9, 20), (0.0, 10), (1.0, 10)])

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from arelu_meta.benchmarks import commands
-from arelu_meta.store.connection import store_uri
+from arelu_meta.store.sources import store_uri
 
 
 @pytest.mark.parametrize("store", ["sqlite:///mine.db", None])

@@ -27,7 +27,7 @@ from arelu_meta.comparison.worker import (
 from arelu_meta.errors import DivergedError, InputError, RunError, StoreError
 from arelu_meta.kinds.execution import Execution
 from arelu_meta.kinds.few_shot.spec import FewShotSpec
-from arelu_meta.store import connection
+from arelu_meta.store import connection, sources
 from arelu_meta.store.journal import Journal, runs_folder
 from arelu_meta.store.run_folder import RunFolder
 from arelu_meta.store.settling import flush
@@ -64,7 +64,7 @@ class Store:
 
 @pytest.fixture
 def runs(store_uri: str) -> Store:
-    assert connection.store_uri() == store_uri
+    assert sources.store_uri() == store_uri
     return Store()
 
 

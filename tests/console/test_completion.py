@@ -8,6 +8,7 @@ from arelu_meta.console.completion import SHELLS, Completed, script
 COMMANDS = {
     "maml": Completed("meta-train, Finn's way", {"--task": "the task", "--ways": "classes"}),
     "data": Completed("image sets", {"--json": "as JSON"}, ["list", "show"]),
+    "adapt": Completed("few images", {"--task": "the task"}, values={"--task": ["adapt_digits"]}),
 }
 VALUES = {"--task": ["digits", "glyphs"]}
 
@@ -26,7 +27,8 @@ def completed(words: list[str]) -> list[str]:
 @pytest.mark.parametrize(
     ("words", "offered"),
     [
-        (["arelu-meta", ""], ["maml", "data"]),
+        (["arelu-meta", ""], ["maml", "data", "adapt"]),
+        (["arelu-meta", "adapt", "--task", ""], ["adapt_digits"]),
         (["arelu-meta", "m"], ["maml"]),
         (["arelu-meta", "maml", "--w"], ["--ways"]),
         (["arelu-meta", "maml", "--task", "g"], ["glyphs"]),
@@ -52,3 +54,5 @@ def test_fish_is_told_what_everything_does():
     assert r"complete -c arelu-meta -n __fish_use_subcommand -f -a maml -d 'meta-train, Finn\'s way'" in lines
     assert f"{of_maml} -l task -x -a 'digits glyphs' -d 'the task'" in lines
     assert f"{of_maml} -l ways -d 'classes'" in lines
+    of_adapt = "complete -c arelu-meta -n '__fish_seen_subcommand_from adapt'"
+    assert f"{of_adapt} -l task -x -a 'adapt_digits' -d 'the task'" in lines

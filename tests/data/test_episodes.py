@@ -173,7 +173,11 @@ def test_sampling_without_replacement_below_each_size(sizes, more, seed):
         ({"shots": -1}, "shots must be at least 1, not -1"),
         ({"queries": 0}, "queries must be at least 1, not 0"),
         ({"ways": 4}, "numbered has 3 classes, but ways = 4; lower `ways` to 3 or less"),
-        ({"shots": 5, "queries": 2}, "class 'c2' of numbered has 6 images, but shots \\+ queries = 7; lower `shots`"),
+        (
+            {"shots": 5, "queries": 2},
+            "class 'c2' of numbered has 6 images, but shots \\+ queries = 7; lower `shots`, or .* to 1 or less",
+        ),
+        ({"shots": 6, "queries": 2}, r"= 8; lower `shots`, or `queries` \(in validation and test `test_queries`\)$"),
     ],
 )
 def test_impossible_sizes_are_refused_at_once(sizes, message):

@@ -2,6 +2,7 @@ import builtins
 import random
 import subprocess
 import sys
+from importlib.util import find_spec
 
 import pytest
 import torch
@@ -10,6 +11,8 @@ from arelu_meta import data
 from arelu_meta.data.imageset import ImageSet
 from arelu_meta.data.learn2learn_bridge import _learn2learn_data, taskset, to_metadataset
 from arelu_meta.errors import InputError
+
+INSTALLED = pytest.mark.skipif(find_spec("learn2learn") is None, reason="learn2learn is not installed")
 
 
 @pytest.fixture(scope="module")
@@ -29,6 +32,7 @@ def numbers_of(x):
     return (x[:, 0, 0, 0] * 255).round().long()
 
 
+@INSTALLED
 def test_books_are_those_learn2learn_would_make(l2l):
     """Given the plain Dataset, it reads every image and makes its own books; ours must equal them."""
     images = numbered([7, 9, 8])
@@ -40,6 +44,7 @@ def test_books_are_those_learn2learn_would_make(l2l):
     assert len(ours) == len(images)
 
 
+@INSTALLED
 def test_items_are_normalised_pixels_and_labels():
     digits = data.load("digits")
     digits = digits.normalised_like(digits)
@@ -48,6 +53,7 @@ def test_items_are_normalised_pixels_and_labels():
     assert y == int(digits.labels[5])
 
 
+@INSTALLED
 def test_its_episodes():
     """Three classes of six images each, no image twice, labels 0..2, one class after the other."""
     images = numbered([12, 15, 13, 14])
@@ -75,6 +81,7 @@ def test_missing_learn2learn_names_the_extra(monkeypatch):
         to_metadataset(numbered([2]))
 
 
+@INSTALLED
 def test_import_is_silent_and_late():
     """The module itself does not import learn2learn; the first use does, without gym's banner on stderr."""
     code = (
@@ -89,6 +96,7 @@ def test_import_is_silent_and_late():
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@INSTALLED
 def test_a_pool_gives_its_episodes_again():
     """A pool of one has the same images each time."""
     drawn = taskset(numbered([12, 15, 13, 14]), ways=3, images_per_class=6, num_tasks=1)

@@ -133,6 +133,7 @@ def test_interval_over_seeds_by_hand():
     assert "test accuracy  60.00 % ± 24.84 (n = 3), 95 % interval over seeds" in report
     assert "finished before" not in report
     assert "  look at it     mlflow ui --backend-store-uri sqlite:///mlflow.db\n" in report
+    assert "  use one        python -m arelu_meta.predict run0 IMAGES...\n" in report
     assert [line.split()[:3] for line in report.splitlines()[-3:]] == [
         ["0", "50.00", "run0"],
         ["1", "60.00", "run1"],

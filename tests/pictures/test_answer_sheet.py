@@ -3,6 +3,7 @@
 import numpy as np
 from PIL import Image
 
+from arelu_meta.pictures import answer_sheet as sheets
 from arelu_meta.pictures.answer_sheet import CAPTION, GAP, TILE, WRONG, Tile, answer_sheet
 
 
@@ -28,6 +29,19 @@ def test_wrong_answers_are_framed():
     pixels = np.asarray(sheet)
     assert tuple(pixels[GAP, margin + TILE + GAP]) == WRONG
     assert tuple(pixels[GAP, margin]) != WRONG
+
+
+def test_what_a_wrong_answer_is_stands_apart_from_how_sure_it_was(monkeypatch):
+    """ "89 % b" below an answer a would read as if b had been answered with 89 %."""
+    said, pen = [], sheets.ImageDraw.ImageDraw
+    monkeypatch.setattr(pen, "text", lambda _pen, place, text, fill, **_: said.append((place[1], text, fill)))
+    answer_sheet([tile(90, "a", 0.89, "b"), tile(90, "a", 0.8, "a")])
+    below = GAP + TILE + CAPTION // 2
+    assert said[1:] == [
+        (below, "89 %", sheets.FAINT),
+        (below + CAPTION - 2, "is b", WRONG),
+        (below, "80 %", sheets.FAINT),
+    ]
 
 
 def test_of_what_is_unknown_no_probability_is_written():

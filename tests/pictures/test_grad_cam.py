@@ -125,6 +125,17 @@ class TestFigures:
         assert "3 of 3 channels" in str(figure.get_suptitle())
         saved(figure, tmp_path)
 
+    def test_columns_and_titles_stay_in_place(self):
+        """Each map stands below its image, and one channel is no narrower than the title."""
+        cams = grad_cam_figure(images(3), {"relu": torch.rand(3, 16, 16)})
+        cams.draw_without_rendering()
+        edges = [axes.get_position().x0 for axes in cams.axes[:6]]
+        assert edges[:3] == pytest.approx(edges[3:])
+        maps = feature_maps_figure({"relu": net("relu")}, images(1)[0], layer="blocks.0.2", channels=1)
+        maps.draw_without_rendering()
+        title = maps._suptitle.get_window_extent()
+        assert 0 < title.x0 < title.x1 < maps.bbox.width
+
     def test_feature_maps_of_a_layer_without_any(self):
         with pytest.raises(InputError, match="'head' passes no feature maps"):
             feature_maps_figure({"relu": net("relu")}, images(1)[0], layer="head")
