@@ -45,14 +45,18 @@ class NumberFormat:
 
     def value(self, value: float) -> str:
         """Write a value."""
-        return f"{value:.{self.decimals}f}".replace("-", MINUS) if math.isfinite(value) else NONE
+        return f"{self._steady(value):.{self.decimals}f}".replace("-", MINUS) if math.isfinite(value) else NONE
 
     def signed(self, value: float) -> str:
         """Write a difference with its sign: `+1.50`, `−0.30`; zero is never negative."""
         if not math.isfinite(value):
             return NONE
-        written = f"{value:+.{self.decimals}f}".replace("-", MINUS)
+        written = f"{self._steady(value):+.{self.decimals}f}".replace("-", MINUS)
         return written if any(digit in "123456789" for digit in written) else written.replace(MINUS, "+")
+
+    def _steady(self, value: float) -> float:
+        """Leave out the last bits: a mean halfway between two digits has others with another version of NumPy."""
+        return round(value, self.decimals + 6)
 
     def with_interval(self, estimate: Estimate, *, signed: bool = False) -> str:
         """Write `81.60 [77.20, 86.00]`, signed `+15.50 [+3.50, +27.50]`; the mean alone where there is none.

@@ -1,6 +1,7 @@
 # ruff: noqa: RUF001
 import math
 
+import numpy as np
 import pytest
 
 from arelu_meta.analysis.estimates import Estimate
@@ -21,6 +22,15 @@ def test_digits_fit_the_size(values: list[float], written: str):
 
 def test_no_negative_zero():
     assert NumberFormat(2).signed(-0.001) == "+0.00"
+
+
+def test_the_last_bits_decide_no_digit():
+    """48.805 summed up in two orders, as two versions of NumPy do."""
+    low, high = np.nextafter(48.805, 0), np.nextafter(48.805, 100)
+    written = NumberFormat(2, "%")
+    assert f"{low:.2f}" != f"{high:.2f}"
+    assert written.value(low) == written.value(high)
+    assert written.signed(-low) == written.signed(-high)
 
 
 def test_intervals():
