@@ -57,7 +57,8 @@ def learned_curves(runs: Finished, _root: str | None) -> Figure:
         (layer.replace(".", "_"), activations.build("arelu", alpha=alpha, beta=last["beta"][layer]))
         for layer, alpha in last["alpha"].items()
     ]
-    title = f"AReLU as learned, by layer (means of n = {len(runs.runs)} seeds)"
+    seeds = len(runs.runs)
+    title = f"AReLU as learned, by layer ({f'means of n = {seeds} seeds' if seeds > 1 else 'n = 1 seed'})"
     drawn = activation_curves(nn.Sequential(OrderedDict(layers)), title=title)
     if drawn is None:
         raise InputError(f"no layer of {runs.experiment} has an activation to draw")

@@ -16,6 +16,7 @@ BLUE, VERMILION, *REST, BLACK = COLOURS
 STYLES = tuple((colour, dash) for dash in ("-", "--", ":") for colour in (VERMILION, BLUE, *REST))
 """Colour and dash of a line by its number; black is left to the baseline."""
 MARKED_BELOW = 12  # a short line is hardly seen
+LEGEND_LINE = 0.19  # inches that a name takes
 
 
 @dataclass(frozen=True)
@@ -50,21 +51,24 @@ def curve_panels(
     """
     columns = min(columns, len(panels))
     rows = -(-len(panels) // columns)
-    figure = Figure(figsize=(3.5 * columns + 1.6, 2.7 * rows + 0.6), layout="constrained")
+    names = list(dict.fromkeys(name for panel in panels for name in panel.lines))
+    height = 2.7 * rows + 0.6
+    beside = -(-len(names) // int(height / LEGEND_LINE))  # columns of the legend
+    figure = Figure(figsize=(3.5 * columns + 1.6 * beside, height), layout="constrained")
     grid = figure.subplots(rows, columns, squeeze=False)
     for axes in grid.flat[len(panels) :]:
         axes.set_visible(False)
-    names = list(dict.fromkeys(name for panel in panels for name in panel.lines))
     coloured = sorted((name for name in names if name != baseline), key=lambda name: name != subject)
     styles = dict(zip(coloured, itertools.cycle(STYLES), strict=False))
     for axes, panel in zip(grid.flat, panels, strict=False):
         for name, table in panel.lines.items():
-            _draw_line(axes, name, table.dropna(), *styles.get(name, (BLACK, "-")))
+            _draw_line(axes, name, table.dropna(), *styles.get(name, (BLACK, "-")), bold=name in (subject, baseline))
         axes.set(title=panel.title, xlabel=panel.xlabel, ylabel=panel.ylabel)
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))  # there is no half step
         axes.grid(alpha=0.3)
     handles = {line.get_label(): line for axes in grid.flat for line in axes.lines}
-    figure.legend([handles[name] for name in names], names, loc="outside right upper", frameon=False, fontsize="small")
+    shown = [handles[name] for name in names]
+    figure.legend(shown, names, loc="outside right upper", frameon=False, fontsize="small", ncols=beside)
     counts = sorted({table.shape[1] for panel in panels for table in panel.lines.values()})
     seeds = f"{counts[0]} to {counts[-1]}" if len(counts) > 1 else f"{counts[0]}"
     said = "1 seed" if seeds == "1" else f"{seeds} seeds: mean and range"
@@ -72,10 +76,11 @@ def curve_panels(
     return figure
 
 
-def _draw_line(axes: Axes, name: str, table: pd.DataFrame, colour: str, dash: str) -> None:
-    """Draw the mean over the columns, and their range where there are several."""
+def _draw_line(axes: Axes, name: str, table: pd.DataFrame, colour: str, dash: str, *, bold: bool) -> None:
+    """Draw the mean over the columns, and their range where there are several; bold lines lie above the others."""
     marker = "o" if len(table) < MARKED_BELOW else None
-    shown: dict[str, Any] = {"label": name, "color": colour, "linestyle": dash, "linewidth": 1.3}
+    shown: dict[str, Any] = {"label": name, "color": colour, "linestyle": dash, "linewidth": 2.2 if bold else 1.3}
+    shown |= {"zorder": 3 if bold else 2}
     shown |= {"marker": marker, "markersize": 3}
     axes.plot(table.index, table.mean(axis=1), **shown)
     if table.shape[1] > 1:
