@@ -22,17 +22,17 @@ edited by hand. What the figures mean is in [findings](findings.md), how they ar
 """
 FIGURE_NOTES = {
     "attention": "right half; the left one is an illustration. ReLU and AReLU of one seed, the first test image, first activation: the paper does not say which",
-    "alpha_beta_a": "MNIST-Conv on MNIST; the paper names alpha 0.25, 0.75, 0.9 and beta 1, 2, the others are ours; SGD 0.01 and 5 epochs are not in the paper; validation accuracy",
-    "alpha_beta_b": "from 0.25 and 1, as in the paper; epoch by epoch, range over seeds",
-    "alpha_beta_c": "last epoch, means over seeds; the shaded region is all that AReLU can be, where the paper only says range",
-    "mnistplot": "19 activations, SGD, 60,000 images, test accuracy after every epoch: as in the paper",
-    "converge": "six activations; the paper draws five networks without naming them, here are all six; 10,000 of 50,000 training images at hand",
-    "gradcam": "first layer of ResNet-18, six test images evenly spread; the paper's choice of images is not known",
+    "alpha_beta_a": "MNIST-Conv on MNIST; the paper names alpha 0.25, 0.75, 0.9 and beta 1, 2, the others are ours; SGD 0.01 and 5 epochs are not in the paper; validation accuracy; drawn from seed 0",
+    "alpha_beta_b": "from 0.25 and 1, as in the paper; epoch by epoch, range over seeds; drawn from seed 0",
+    "alpha_beta_c": "last epoch, means over seeds; the shaded region is all that AReLU can be, where the paper only says range; drawn from seed 0",
+    "mnistplot": "19 activations, SGD, 60,000 images, test accuracy after every epoch: as in the paper; drawn from seed 0",
+    "converge": "six activations; the paper draws five networks without naming them, here are all six; 10,000 of 50,000 training images at hand; drawn from ReLU and AReLU in ResNet-18 alone, two epochs of 100 (`--budget 0.02`), seed 0",
+    "gradcam": "first layer of ResNet-18, six test images evenly spread; the paper's choice of images is not known; drawn after two epochs of 100 (`--budget 0.02`), seed 0",
     "conv_mnist": "drawn from the network itself",
-    "mnistplot_large": "both optimizers, 1e-2 and 1e-3, loss and accuracy: as in the paper",
-    "mnistplot_small": "both optimizers, 1e-4 and 1e-5, loss and accuracy: as in the paper",
-    "seg_overlays": "ReLU above AReLU, the slices with the largest tumours; `segmentation_sample` where `segmentation` has no runs",
-    "seg_losses": "training loss over steps, validation loss over epochs",
+    "mnistplot_large": "both optimizers, 1e-2 and 1e-3, loss and accuracy: as in the paper; drawn from ReLU and AReLU with SGD at 1e-2 alone, seed 0",
+    "mnistplot_small": "both optimizers, 1e-4 and 1e-5, loss and accuracy: as in the paper; drawn from SGD alone, seed 0",
+    "seg_overlays": "ReLU above AReLU, the slices with the largest tumours; `segmentation_sample` where `segmentation` has no runs; drawn from seed 0, whose networks had not learned much in 240 steps (Dice 9 and 30 %)",
+    "seg_losses": "training loss over steps, validation loss over epochs; drawn from seed 0",
 }
 
 

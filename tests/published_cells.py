@@ -62,12 +62,7 @@ _MNIST = (
     "batches of 128 and pixels in [0, 1]: as in the authors' code; 54,001 images train and 5,999 validate, the paper trains on 60,000; "
     "Maxout, Comb and SLAF as the authors coded them"
 )
-_FIRST = (
-    Source("mnist_first_epoch_all_rates", images=_HELD_BACK),
-    Source("mnist_first_epoch", images=_HELD_BACK),
-    Source("learning_rates", {"optimizer": "sgd"}, images=_HELD_BACK),
-    Source("mnist_first_epoch_one_seed", images=_HELD_BACK),
-)
+_FIRST = (Source("mnist_first_epoch", images=_HELD_BACK),)
 _TWENTY = (Source("mnist_curves", metric="paper/best_epoch_test/accuracy"), Source("mnist_20_epochs"))
 _AS_PRINTED = (
     "`mnist_curves` follows the published procedure: 60,000 images, 20 epochs, the best epoch on the test images; "
@@ -150,7 +145,7 @@ def _measured(source: Source, place: Mapping[str, object], metric: str) -> dict[
     values = runs[column].dropna() if column in runs else pd.Series(dtype=float)
     if not len(values):
         return {}
-    ours = float(values.max() if best else values.mean())
+    ours = round(float(values.max() if best else values.mean()), 9)  # versions of NumPy differ in the last bits
     seeds = int(runs["seed"].nunique())
     if best and seeds == 1:  # no best of several
         return {}

@@ -10,6 +10,7 @@ import re
 import shutil
 import sys
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 
 import pandas as pd
@@ -50,7 +51,7 @@ class Shipped:
         """The text."""
         return RESULTS / f"{self.name}.md"
 
-    @property
+    @cached_property
     def runs(self) -> pd.DataFrame:
         """A row per run."""
         return pd.read_csv(RESULTS / f"{self.name}_runs.csv")
@@ -77,15 +78,6 @@ PAGES = (
         10.0,
         1.0,
         IDENTITY,
-        validation_metric=VALIDATION,
-        published=("mnist_first_epoch_mean", "mnist_first_epoch_best"),
-    ),
-    Shipped(
-        "mnist_first_epoch_all_rates",
-        ("optimizer", "lr"),
-        10.0,
-        1.0,
-        {},
         validation_metric=VALIDATION,
         published=("mnist_first_epoch_mean", "mnist_first_epoch_best"),
         declared=True,

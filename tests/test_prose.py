@@ -95,6 +95,28 @@ def test_what_is_said_of_one_epoch():
     assert f"{adds.mean():+.2f} points [{low:+.2f}, {high:+.2f}], corrected over four controls" in words(FINDINGS)
 
 
+def test_what_is_said_of_twenty_epochs():
+    """One seed, by the paper's procedure, beside the published means."""
+    runs = pd.read_csv(RESULTS / "mnist_curves_runs.csv")
+    printed = pd.read_csv(PUBLISHED / "mnist_20_epochs_mean.csv").set_index(["activation", "optimizer", "lr"])["value"]
+    ours = runs.set_index(["activation", "lr"])["paper/best_epoch_test/accuracy"].round(9)
+    assert runs["seed"].nunique() == 1
+    small = {arm: f"{ours[arm, 1e-5]:.1f}" for arm in ("arelu", "arelu_frozen", "relu_gain", "arelu_unit", "relu")}
+    arelu, relu = (f"{printed[arm, 'sgd', 1e-5]:.1f}" for arm in ("arelu", "relu"))
+    said = [
+        f"AReLU reaches {small['arelu']} % (published {arelu}) and ReLU {small['relu']} ({relu})",
+        f"learns nothing reaches {small['arelu_frozen']} as well, ReLU times the same gain {small['relu_gain']}, "
+        f"and AReLU without its gain stays at {small['arelu_unit']}",
+        "{:.1f}, {:.1f}, {:.1f} and {:.1f} %, ReLU".format(
+            *(ours[arm, 1e-4] for arm in ("arelu", "arelu_frozen", "relu_gain", "arelu_unit"))
+        ),
+        f"ReLU {ours['relu', 1e-4]:.1f} ({printed['relu', 'sgd', 1e-4]:.1f})",
+    ]
+    assert missing(said, words(FINDINGS)) == []
+    said = f"AReLU has {small['arelu']}, published {arelu}; learning nothing {small['arelu_frozen']}; "
+    assert said + f"ReLU times the gain {small['relu_gain']}; ReLU {small['relu']}." in words(README)
+
+
 @pytest.mark.parametrize(
     ("name", "axis", "chance", "digits"),
     [("glyphs_rates", "inner_lr", 20, 1), ("inner_rates", "inner_lr", 20, 1), ("learning_rates", "lr", 10, 2)],

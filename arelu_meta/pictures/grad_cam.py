@@ -15,6 +15,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 from torch import Tensor, nn
 
 from arelu_meta.errors import InputError
@@ -111,7 +112,8 @@ def grad_cam_figure(x: Tensor, maps: Mapping[str, Tensor], *, titles: list[str] 
         ['a', 'b']
 
     """
-    figure = Figure(figsize=(1.6 * len(x) + 1.6, 1.6 * (len(maps) + 1) + 0.5), layout="constrained")
+    size = (1.6 * len(x) + 1.6, 1.6 * (len(maps) + 1) + 0.5)
+    figure = Figure(figsize=size, layout=ConstrainedLayoutEngine(w_pad=0.1))  # by default it cuts names of rows off
     grid = figure.subplots(len(maps) + 1, len(x), squeeze=False)
     for column, image in enumerate(x):
         _show(grid[0, column], image, title=titles[column] if titles else "")

@@ -1,0 +1,107 @@
+# ruff: noqa: E501
+"""docs/results/repeats.md: what moves when a comparison is repeated, from two tables of runs each.
+
+python -m tests.repeated_runs       # writes the page again
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pandas as pd
+
+from tests.shipped_results import RESULTS
+
+PAGE = RESULTS / "repeats.md"
+SCORE = "test/accuracy"
+HEAD = """# What moves when a comparison is repeated
+
+*The same commands with the same seeds: on another thread count, at another commit, on another processor.*
+
+Settings and seeds are equal in each pair, so weights and batches or episodes are; what differs is the order in which numbers are added up. Accuracies are on the test images, in
+percentage points; an arm's mean is over the seeds that both have. Written by `python -m tests.repeated_runs` from the runs of the reports and, for the repeated ones, from `repeats/*.csv`.
+
+"""
+TAIL = """
+- **Where training is steady, digits move and results do not.** Away from Adam at 0.01, the largest rate of the grid, no run of the first epoch moved by more than {steady:.2f} points.
+- **Where it is not, single runs move by as much as arms differ**: with Adam at 0.01 by up to {largest:.2f} points. A report's intervals are over seeds and contain this; a single run is not to be
+  compared across machines or thread counts.
+- **MAML multiplies rounding more than that**: five inner steps are differentiated through, and one unit in the last place can decide whether an episode's gradient explodes
+  ([bounded gradients](../meta_learning.md#bounded-gradients)). It was not repeated here.
+- `compare` says in a note where runs of one report differ in threads, machine or generation of kernels.
+"""
+
+
+@dataclass(frozen=True)
+class Repeat:
+    """Two tables of runs of one experiment."""
+
+    experiment: str
+    first: str
+    """path of the runs, below docs/results"""
+    again: str
+    differs: str
+    axes: Sequence[str]
+    """what a run is told by, beside arm and seed"""
+
+    def pairs(self) -> pd.DataFrame:
+        """The runs that both have: their place, and both scores."""
+        place = ["activation", *self.axes, "seed"]
+        tables = [pd.read_csv(RESULTS / name, dtype=dict.fromkeys(self.axes, str)) for name in (self.first, self.again)]
+        for table in tables:
+            for axis in self.axes:
+                table[axis] = [_word(value) for value in table[axis]]
+        both = tables[0].merge(tables[1], on=place, suffixes=("_first", "_again"), validate="one_to_one")
+        both["apart"] = (both[f"{SCORE}_again"] - both[f"{SCORE}_first"]).abs()
+        return both.dropna(subset=["apart"])
+
+
+_FIRST, _AXES = "mnist_first_epoch_runs.csv", ("optimizer", "lr")
+REPEATS = (
+    Repeat("gain_controls", "gain_controls_runs.csv", "repeats/gain_controls_two_threads.csv", "two threads in place of one; the same machine and commit", ()),
+    Repeat("mnist_first_epoch", "repeats/mnist_first_epoch_02017ea.csv", _FIRST, "commit 02017ea in place of bd7f58f, another AMD EPYC", _AXES),
+    Repeat("mnist_first_epoch", "repeats/mnist_first_epoch_76b833a.csv", _FIRST, "commit 76b833a in place of bd7f58f, another AMD EPYC", _AXES),
+    Repeat("mnist_first_epoch", "repeats/mnist_first_epoch_b9d2c08.csv", _FIRST, "commit b9d2c08 in place of bd7f58f, another machine, channels not last", _AXES),
+)  # fmt: skip
+
+
+def _word(value: str) -> str:
+    try:
+        return f"{float(value):g}"
+    except ValueError:
+        return value
+
+
+def row(repeat: Repeat) -> list[str]:
+    """One line of the table."""
+    pairs = repeat.pairs()
+    arms = pairs.groupby(["activation", *repeat.axes])
+    means = (arms[f"{SCORE}_again"].mean() - arms[f"{SCORE}_first"].mean()).abs()
+    worst = pairs.loc[pairs["apart"].idxmax()]
+    where = ", ".join(str(worst[name]) for name in ("activation", *repeat.axes)) + f", seed {worst['seed']}"
+    same = int((pairs["apart"] < 1e-9).sum())
+    return [
+        f"`{repeat.experiment}`", repeat.differs, str(len(pairs)), str(same), f"{pairs['apart'].median():.2f}",
+        f"{pairs['apart'].max():.2f} ({where})", f"{means.max():.2f}",
+    ]  # fmt: skip
+
+
+def page() -> str:
+    """The whole page."""
+    header = [
+        "comparison",
+        "what differs",
+        "runs in both",
+        "same digits",
+        "apart, median",
+        "apart, most",
+        "means of arms apart, most",
+    ]
+    lines = [header, ["---"] * len(header), *(row(repeat) for repeat in REPEATS)]
+    epochs = pd.concat([repeat.pairs() for repeat in REPEATS if repeat.experiment == "mnist_first_epoch"])
+    wild = (epochs["optimizer"] == "adam") & (epochs["lr"] == "0.01")
+    tail = TAIL.format(steady=epochs.loc[~wild, "apart"].max(), largest=epochs.loc[wild, "apart"].max())
+    return HEAD + "\n".join(f"| {' | '.join(cells)} |" for cells in lines) + "\n" + tail
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")
