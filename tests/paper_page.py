@@ -6,7 +6,10 @@ python -m tests.paper_page       # writes docs/paper.md again
 
 import pandas as pd
 
-from arelu_meta.paper.campaign import STEPS
+from arelu_meta.comparison.cells import is_same, parse_only
+from arelu_meta.comparison.experiment import read_experiment
+from arelu_meta.kinds.execution import seed_numbers
+from arelu_meta.paper.campaign import STEPS, Step
 from arelu_meta.paper.figures import FIGURES
 from tests.paper_claims import claim_rows
 from tests.published_cells import BUDGETS, RESULTS, ROOT, TABLES, Table, cells_of
@@ -156,10 +159,23 @@ def _claims() -> str:
     return "\n## Claims\n\n" + _rows("the paper says | what tests it | ours so far | verdict", claim_rows())
 
 
+def _finished(step: Step) -> int:
+    """How many runs of a step are shipped."""
+    path = RESULTS / f"{step.experiment}_runs.csv"
+    if step.budget < 1 or not path.is_file():
+        return 0
+    runs = pd.read_csv(path)
+    for axis, values in parse_only(step.only).items():
+        runs = runs[[any(is_same(value, word) for word in values) for value in runs[axis]]]
+    seeds = seed_numbers(step.seeds) if step.seeds else read_experiment(step.experiment).seeds
+    return int(runs["seed"].isin(seeds).sum())
+
+
 def _campaign() -> str:
     rows, total = [], 0.0
     for step in STEPS:
-        hours = step.cells * step.seconds / 3600
+        left = step.cells - _finished(step)
+        hours = left * step.seconds / 3600
         total += hours
         command = " ".join(["compare", *step.words()])
         rows.append(
@@ -167,6 +183,7 @@ def _campaign() -> str:
                 f"`{step.name}`",
                 f"`{command}`",
                 str(step.cells),
+                str(left),
                 f"{step.seconds:g}",
                 step.basis,
                 f"{hours:.1f}",
@@ -177,8 +194,8 @@ def _campaign() -> str:
         "\n## What is left to run\n\n`python -m arelu_meta.paper run --workers 2 --data-root DATA` runs these steps in this order, a thread for each run. "
         "It can be stopped at any time and goes on when it is started again: what has finished is not repeated. `--hours 20` begins no "
         "further step after 20 hours, `--shard 1/2` runs half of every step, and names of steps run these alone. Where the time does not reach, "
-        "steps at the end fall away: fewer arms before fewer seeds. Hours are of one core.\n\n"
-        + _rows("step | python -m arelu_meta. | runs | s a run | from | core-hours | together", rows)
+        "steps at the end fall away: fewer arms before fewer seeds. Runs that are not left are in docs/results, also of earlier commits. Hours are of one core.\n\n"
+        + _rows("step | python -m arelu_meta. | runs | left | s a run | from | core-hours left | together", rows)
     )  # fmt: skip
 
 
