@@ -35,7 +35,7 @@ FIGURE_NOTES = {
     "mnistplot_large": "both optimizers, 1e-2 and 1e-3, loss and accuracy: as in the paper; drawn from ReLU and AReLU with SGD at 1e-2 alone, seed 0",
     "mnistplot_small": "both optimizers, 1e-4 and 1e-5, loss and accuracy: as in the paper; drawn from SGD alone, seed 0",
     "seg_overlays": "ReLU above AReLU, the slices with the largest tumours; `segmentation_sample` where `segmentation` has no runs; drawn from seed 0, whose networks had not learned much in 240 steps (Dice 9 and 30 %)",
-    "seg_losses": "training loss over steps, validation loss over epochs; drawn from seed 0",
+    "seg_losses": "training loss over steps, validation loss over epochs; three seeds of `segmentation_sample`",
 }
 
 

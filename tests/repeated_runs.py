@@ -58,8 +58,8 @@ class Repeat:
 _FIRST, _AXES = "mnist_first_epoch_runs.csv", ("optimizer", "lr")
 REPEATS = (
     Repeat("gain_controls", "gain_controls_runs.csv", "repeats/gain_controls_two_threads.csv", "two threads in place of one; the same machine and commit", ()),
-    Repeat("mnist_first_epoch", "repeats/mnist_first_epoch_02017ea.csv", _FIRST, "commit 02017ea in place of bd7f58f, another AMD EPYC", _AXES),
-    Repeat("mnist_first_epoch", "repeats/mnist_first_epoch_76b833a.csv", _FIRST, "commit 76b833a in place of bd7f58f, another AMD EPYC", _AXES),
+    Repeat("mnist_first_epoch", "repeats/mnist_first_epoch_02017ea.csv", _FIRST, "commit 02017ea in place of bd7f58f, an AMD EPYC, perhaps another", _AXES),
+    Repeat("mnist_first_epoch", "repeats/mnist_first_epoch_76b833a.csv", _FIRST, "commit 76b833a in place of bd7f58f, an AMD EPYC, perhaps another", _AXES),
     Repeat("mnist_first_epoch", "repeats/mnist_first_epoch_b9d2c08.csv", _FIRST, "commit b9d2c08 in place of bd7f58f, another machine, channels not last", _AXES),
 )  # fmt: skip
 

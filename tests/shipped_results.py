@@ -60,7 +60,7 @@ class Shipped:
 VALIDATION = "validation/accuracy"
 FINETUNED = {f"test/{name}": f"test/{name}" for name in ("no_finetune", "no_pretrain", "finetune_2", "finetune_3")}
 PAGES = (
-    Shipped("gain_controls", (), 10.0, 1.0, IDENTITY, published=("gain_controls",)),
+    Shipped("gain_controls", (), 10.0, 1.0, IDENTITY, published=("gain_controls",), declared=True),
     Shipped("glyphs_rates", ("inner_lr",), 20.0, 3.0, validation_metric=VALIDATION),
     Shipped("inner_rates", ("inner_lr",), 20.0, 3.0, validation_metric=VALIDATION),
     Shipped("learning_rates", ("lr",), 10.0, 1.0, validation_metric=VALIDATION),

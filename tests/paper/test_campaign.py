@@ -39,7 +39,9 @@ MEASURED = {
     "frozen": ("glyphs_rates", 1.0),
     "maml": ("inner_rates", 1.0),
     "maml_paper": ("maml_mnist", 1.0),
-    "starts": ("arelu_init", 5 / 3),
+    "curves": ("mnist_curves", 1.0),
+    "lgg": ("segmentation_sample", 1.0),
+    "starts": ("arelu_init", 1.0),
 }
 
 
