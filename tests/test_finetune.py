@@ -26,7 +26,7 @@ def test_prints_the_result(store: Path, statuses: Callable, capsys: pytest.Captu
     assert captured.out.startswith(
         f"arelu in mnist_conv: {DIGITS} to {NEGATIVE}, fine-tuned with sgd lr 0.02, seed 0\n"
     )
-    for part in ("(n = 40)", "no pretrain", "no finetune", "finetune 1", "finetune 2", "MLflow run"):
+    for part in ("n = 40)", "no pretrain", "no finetune", "finetune 1", "finetune 2", "MLflow run"):
         assert part in captured.out
     assert f"{NEGATIVE}, fine-tuning 2/2  loss " in captured.err
     assert statuses(store) == ["FINISHED"]
@@ -42,7 +42,7 @@ def test_any_network(store: Path, statuses: Callable, capsys: pytest.CaptureFixt
     assert main([*flags, *more.split()]) == 0
     captured = capsys.readouterr()
     assert captured.out.startswith(f"arelu in {TINY_NETWORK}: {NEGATIVE}, adamw lr 0.01, protocol sound, seed 0\n")
-    for part in ("(n = 40)", "2 sites from ReLU to AReLU", "50 to train, 3x28x28", "most mistaken for", "MLflow run"):
+    for part in ("n = 40)", "2 sites from ReLU to AReLU", "50 to train, 3x28x28", "most mistaken for", "MLflow run"):
         assert part in captured.out
     assert "images/s" in captured.err
     assert statuses(store) == ["FINISHED"]
