@@ -24,7 +24,7 @@ def test_prints_the_result(store: Path, statuses: Callable, capsys: pytest.Captu
         "arelu in mnist_conv: tests.tiny_images:digits (task digits_classify), sgd lr 0.02, protocol sound, seed 0\n"
     )
     assert captured.out.startswith(title)
-    for part in ("(n = 40)", "10.00 %", "epoch", "MLflow run", "most mistaken for"):
+    for part in ("n = 40)", "10.00 %", "epoch", "MLflow run", "most mistaken for"):
         assert part in captured.out
     assert captured.err.splitlines()[1].startswith("train 2/2  loss ")
     assert statuses(store) == ["FINISHED"]

@@ -43,7 +43,7 @@ def test_prints_the_result(store: Path, statuses: Callable, capsys: pytest.Captu
     captured = capsys.readouterr()
     assert captured.out.startswith("arelu in mnist_conv: 5-way 1-shot maml on digits, protocol sound, seed 0\n")
     for part in (
-        "(n = 4)",
+        "n = 4)",
         "by inner step",
         "20.00 %",
         "held out",
