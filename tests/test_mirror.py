@@ -20,8 +20,6 @@ ELSEWHERE = {
     # Formats of one's own images: every reader gives the same set.
     "data/files/image_folders.py": "data/files/test_user_data.py",
     "data/files/image_files.py": "data/files/test_user_data.py",
-    # What the cache of decoded images consists of.
-    "data/files/decoded_file.py": "data/files/test_image_cache.py",
     # Printed by the commands that compare.
     "comparison/result.py": "test_scripting.py",
     # What the two estimators share.

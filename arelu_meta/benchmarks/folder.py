@@ -26,7 +26,6 @@ from arelu_meta.benchmarks.memory import peak_memory
 from arelu_meta.benchmarks.report import BenchReport, Row
 from arelu_meta.data.augment import standard
 from arelu_meta.data.batches import Batches
-from arelu_meta.data.files.decoded_file import finish_storing
 from arelu_meta.data.files.image_cache import keep_decoded
 from arelu_meta.errors import InputError
 from arelu_meta.runtime.hardware import bounding_images, keep_freed_memory
@@ -101,7 +100,6 @@ def _pass_over_cache(folder: str, cache: str, mebibytes: int) -> tuple[float, fl
         batches = Batches(images, BATCH, torch.Generator().manual_seed(0), augment=standard)
         first = _seconds_of(batches, len(images), start)
         second = _seconds_of(batches, len(images), time.perf_counter())
-    finish_storing()  # as a run does at its end; the disk is idle when the next is measured
     return first, second, peak_memory() - before
 
 

@@ -69,7 +69,6 @@ def _show(flags: argparse.Namespace) -> None:
     is_folder = data.is_path(flags.name) and Path(flags.name).expanduser().is_dir()
     options = {"mixed_size": flags.image_size or SIDE, "resize": flags.resize} if is_folder else {}
     from arelu_meta.data.describe import describe, facts, write_contact_sheet
-    from arelu_meta.data.files.decoded_file import finish_storing
     from arelu_meta.data.files.image_cache import keep_decoded
     from arelu_meta.data.inputs import fit_images
 
@@ -82,7 +81,6 @@ def _show(flags: argparse.Namespace) -> None:
     if not images.is_vectors:
         sheet = flags.out or Path(f"{Path(flags.name).stem}.png")
         write_contact_sheet(images, sheet)
-    finish_storing()
     text = describe(images) + (f"\nsheet: {sheet}" if sheet else "")
     output.show(text, facts(images) | {"sheet": sheet})
 

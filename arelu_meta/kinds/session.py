@@ -13,7 +13,6 @@ from mlflow.utils.mlflow_tags import MLFLOW_RUN_NOTE
 from arelu_meta import kernels
 from arelu_meta.console import progress
 from arelu_meta.data import splits
-from arelu_meta.data.files.decoded_file import finish_storing
 from arelu_meta.data.imageset import ImageSet
 from arelu_meta.data.splits import Split
 from arelu_meta.errors import InputError
@@ -94,7 +93,6 @@ def machine(execution: Execution) -> Iterator[torch.device]:
     group = processes.process_group(device)
     with keep_freed_memory(), threads(execution.threads), digits, links, broken, images, group:
         yield device
-        finish_storing()
 
 
 def to_device(split: Split, device: torch.device, execution: Execution) -> Split:

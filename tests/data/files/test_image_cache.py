@@ -12,14 +12,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from filelock import FileLock, Timeout
 from PIL import Image
 
 from arelu_meta import data
 from arelu_meta.data import splits
-from arelu_meta.data.files import decoded_file, image_cache, image_files
-from arelu_meta.data.files.decoded_file import DecodedImages, finish_storing
-from arelu_meta.data.files.image_cache import cached_files, keep_decoded, remove_cached
+from arelu_meta.data.files import image_cache, image_files
+from arelu_meta.data.files.image_cache import DecodedImages, cached_files, keep_decoded, remove_cached
 from arelu_meta.data.imageset import ImageSet
 from arelu_meta.data.inputs import fit_images
 from arelu_meta.data.rows import ImageRows
@@ -46,14 +44,10 @@ def photos(tmp_path: Path) -> Path:
     return tmp_path / "photos"
 
 
-def stored(photos: Path, mebibytes: int = 1, *, finished: bool = True, **fit: int) -> ImageSet:
-    """Images as a run has them; by default when they are on the disk."""
+def stored(photos: Path, mebibytes: int = 1, **fit: int) -> ImageSet:
     with bounding_images(mebibytes):
         images = data.load(photos)
-        images = keep_decoded({"all": fit_images(images, **fit) if fit else images})["all"]
-    if finished:
-        finish_storing()
-    return images
+        return keep_decoded({"all": fit_images(images, **fit) if fit else images})["all"]
 
 
 def source_of(images: ImageSet) -> DecodedImages:
@@ -171,51 +165,18 @@ def test_an_unreadable_image_is_one_line_and_leaves_nothing(photos: Path, cache:
 
 
 def test_a_full_disk_is_one_line_and_gets_its_space_back(photos: Path, cache: Path, monkeypatch: pytest.MonkeyPatch):
-    def full(*_arguments: object) -> None:
+    def full(_descriptor: int) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(decoded_file.np.lib.format, "write_array_header_1_0", full)
+    monkeypatch.setattr(image_cache.os, "fsync", full)
     with pytest.raises(InputError, match=r"cannot keep 0.0 GB of decoded images in .*: No space left on device; free"):
         stored(photos)
     assert [path.name for path in cache.glob("*") if path.suffix != ".lock"] == []
 
 
-def test_images_are_used_while_the_disk_writes_them(photos: Path, cache: Path, monkeypatch: pytest.MonkeyPatch):
-    """They have no name yet; who asks again in this process shares them, another waits for the lock."""
-    disk, fsync = threading.Event(), os.fsync
-    monkeypatch.setattr(decoded_file.os, "fsync", lambda file: (disk.wait(20), fsync(file)))
-    images = stored(photos, finished=False)
-    assert torch.equal(images.tensor, stored(photos, 100, finished=False).tensor)
-    assert source_of(stored(photos, finished=False)) is source_of(images)
-    assert list(cache.glob("*.npy")) == []
-    with pytest.raises(Timeout):
-        FileLock(source_of(images).path.with_suffix(".lock")).acquire(timeout=0)
-    assert cached_files() == remove_cached() + cached_files()  # nobody removes it
-    disk.set()
-    finish_storing()
-    assert list(cache.glob("*.npy")) == [source_of(images).path]
-    assert torch.equal(images.tensor, stored(photos, 100).tensor)
-    with FileLock(source_of(images).path.with_suffix(".lock"), timeout=0):
-        pass
-
-
-def test_a_disk_that_fails_while_images_are_used_ends_their_use(
-    photos: Path, cache: Path, monkeypatch: pytest.MonkeyPatch, capsys
-):
-    def broken(_file: int) -> None:
-        raise OSError(errno.EIO, "Input/output error")
-
-    monkeypatch.setattr(decoded_file.os, "fsync", broken)
-    images = stored(photos)
-    assert "warning: cannot keep 0.0 GB of decoded images" in capsys.readouterr().err
-    with pytest.raises(InputError, match="Input/output error; free some space"):
-        source_of(images).read(torch.tensor([0]))
-    assert [path.name for path in cache.glob("*") if path.suffix != ".lock"] == []
-
-
 def test_too_little_space_is_known_before(photos: Path, monkeypatch: pytest.MonkeyPatch):
-    usage = decoded_file.shutil.disk_usage("/")._replace(free=1_000_000)
-    monkeypatch.setattr(decoded_file.shutil, "disk_usage", lambda _folder: usage)
+    usage = image_cache.shutil.disk_usage("/")._replace(free=1_000_000)
+    monkeypatch.setattr(image_cache.shutil, "disk_usage", lambda _folder: usage)
     with pytest.raises(InputError, match=r"0.0 GB are free; free some space, set ARELU_META_CACHE"):
         stored(photos)
 
@@ -224,7 +185,7 @@ def _killed_while_decoding(photos: Path) -> None:
     def slow(*_arguments: object) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
-    decoded_file.os.replace = slow  # when all is written, but for its name
+    image_cache.os.replace = slow  # when all is written, but for its name
     stored(photos)
 
 
@@ -240,16 +201,16 @@ def test_what_a_killed_process_left_is_overwritten(photos: Path, cache: Path):
 
 def test_two_makers_at_once_make_one_file(photos: Path, monkeypatch: pytest.MonkeyPatch, capsys):
     """The second comes while the first is at work: it waits, says so, and decodes nothing."""
-    made, begun, make = [], threading.Event(), image_cache.write_part
+    made, begun, make = [], threading.Event(), image_cache._make
 
-    def watched(*arguments: object) -> Path:
+    def watched(*arguments: object) -> None:
         made.append(threading.get_ident())
         begun.set()
         waits.wait(1.5)  # longer than the second waits in silence
-        return make(*arguments)
+        make(*arguments)
 
     waits = threading.Event()
-    monkeypatch.setattr(image_cache, "write_part", watched)
+    monkeypatch.setattr(image_cache, "_make", watched)
     results: list[ImageSet] = []
     threads = [threading.Thread(target=lambda: results.append(stored(photos))) for _ in range(2)]
     threads[0].start()
