@@ -77,8 +77,8 @@ def without_gradient(x: Tensor) -> bool:
 class TwoSlopes(Function):
     """x times its slope. The gradient at zero is the positive slope, as in the formula.
 
-    `forward` takes the context itself: with a `setup_context` every call reads a signature, which on small maps is a
-    sixth of the time, and the transforms that need one do without this function.
+    `forward` takes the context itself: with a `setup_context` torch binds every call to a signature, which small maps
+    notice, and the transforms that need one are not given this function.
     """
 
     @staticmethod
