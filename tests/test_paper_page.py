@@ -93,6 +93,14 @@ def test_meta_learning_beside_the_published():
     assert len(found) == 12
 
 
+def test_a_figure_of_little_training_says_so():
+    """The overlays are of seed 0, whose Dice on the test patient stands beside them."""
+    runs = pd.read_csv(RESULTS / "segmentation_sample_runs.csv")
+    dice = runs[runs["seed"] == 0].set_index("activation")["test/dice"]
+    (row,) = [row for row in rows("Figures") if row[0] == "`seg_overlays`"]
+    assert f"(Dice {dice['relu']:.0f} and {dice['arelu']:.0f} %)" in row[3]
+
+
 def test_a_claim_is_judged_by_its_own_runs():
     """At SGD 1e-4: the difference by scipy's paired test, and its interval on either side of zero or not."""
     runs = pd.read_csv(RESULTS / "mnist_first_epoch_runs.csv")

@@ -113,7 +113,7 @@ def grad_cam_figure(x: Tensor, maps: Mapping[str, Tensor], *, titles: list[str] 
 
     """
     size = (1.6 * len(x) + 1.6, 1.6 * (len(maps) + 1) + 0.5)
-    figure = Figure(figsize=size, layout=ConstrainedLayoutEngine(w_pad=0.1))  # by default it cuts names of rows off
+    figure = Figure(figsize=size, layout=ConstrainedLayoutEngine(w_pad=0.1))  # by default names of rows end at the edge
     grid = figure.subplots(len(maps) + 1, len(x), squeeze=False)
     for column, image in enumerate(x):
         _show(grid[0, column], image, title=titles[column] if titles else "")

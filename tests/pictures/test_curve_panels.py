@@ -1,5 +1,6 @@
 import pandas as pd
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_hex
 
 from arelu_meta.pictures.curve_panels import BLACK, STYLES, VERMILION, Panel, curve_panels
@@ -28,6 +29,18 @@ def test_a_line_looks_the_same_in_every_panel_and_the_subject_in_all_figures():
     colours = {drawn.get_label(): to_hex(drawn.get_color()).upper() for drawn in first.lines}
     assert (colours["relu"], colours["arelu"]) == (BLACK, VERMILION)
     assert to_hex(second.lines[0].get_color()).upper() == colours["selu"]
+
+
+def test_every_name_of_nineteen_is_within_the_figure_and_two_lines_are_bold():
+    names = [f"activation {number}" for number in range(17)]
+    figure = curve_panels([Panel("a", "loss", {name: line([1.0]) for name in ("relu", *names, "arelu")})], title="t")
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    whole = figure.legends[0].get_window_extent(canvas.get_renderer())
+    assert 0 <= whole.y0 <= whole.y1 <= figure.bbox.height
+    assert whole.x1 <= figure.bbox.width
+    widths = {drawn.get_label(): drawn.get_linewidth() for drawn in figure.axes[0].lines}
+    assert min(widths["relu"], widths["arelu"]) > max(widths[name] for name in names)
 
 
 def test_nineteen_lines_are_told_apart():

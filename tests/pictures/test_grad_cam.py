@@ -131,6 +131,10 @@ class TestFigures:
         cams.draw_without_rendering()
         edges = [axes.get_position().x0 for axes in cams.axes[:6]]
         assert edges[:3] == pytest.approx(edges[3:])
+        six = grad_cam_figure(images(6), {"relu": torch.rand(6, 16, 16), "arelu": torch.rand(6, 16, 16)})
+        six.suptitle("a title, as look writes it")
+        six.draw_without_rendering()
+        assert min(axes.yaxis.label.get_window_extent().x0 for axes in six.axes[:13:6]) > 2  # names of rows, in pixels
         maps = feature_maps_figure({"relu": net("relu")}, images(1)[0], layer="blocks.0.2", channels=1)
         maps.draw_without_rendering()
         title = maps._suptitle.get_window_extent()
