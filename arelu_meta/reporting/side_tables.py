@@ -14,10 +14,10 @@ from arelu_meta.analysis.settings import setting_label
 from arelu_meta.analysis.speed import is_speed
 from arelu_meta.reporting.numbers import NumberFormat, p_value
 from arelu_meta.reporting.table import (
-    LEARNED,
     PERMUTATION,
     ReportTable,
     difference_column,
+    learned_heading,
     make_column,
     p_column,
     verdict_column,
@@ -46,10 +46,11 @@ def beyond_mean_table(findings: Findings, comparison: ArmComparison, numbers: Nu
     arms, share = comparison.arms, NumberFormat(0, "%")
     ahead = [arm.improvement if arm.improvement and arm.improvement.n else None for arm in arms]
     exact = "with the exact 95 % interval of Clopper and Pearson"
+    learned, counted = learned_heading(findings)
     unit = f" ({numbers.unit})" if numbers.unit else ""
     columns = [
         make_column(findings.arm, "", (arm.name for arm in arms)),
-        make_column("learned (%)", f"{LEARNED}, {exact}", (arm.learned for arm in arms), share.with_interval),
+        make_column(f"{learned} (%)", f"{counted}, {exact}", (arm.learned for arm in arms), share.with_interval),
         make_column(f"median{unit}", "of all results", (arm.median for arm in arms), numbers.value),
         make_column(
             f"interquartile mean{unit}",

@@ -19,6 +19,8 @@ from arelu_meta.reporting.numbers import NONE, NumberFormat, p_value
 from arelu_meta.reporting.words import counted, learned_text
 
 LEARNED = "trainings that neither diverged nor collapsed nor ended at chance or far below the others"
+# Where it is not known what guessing gives.
+FINITE = "trainings that ended with a number; one that learned nothing counts, as the result of guessing is not known"
 PERMUTATION = "exact sign-flip permutation test, not corrected"
 
 
@@ -114,6 +116,11 @@ def verdict_column(tests: Sequence[PairedTest | None], numbers: NumberFormat) ->
     return make_column("verdict", meaning, (str(test.outcome) if test else "" for test in tests))
 
 
+def learned_heading(findings: Findings) -> tuple[str, str]:
+    """Head the column of trainings that learned, as far as that can be known, and say what it counts."""
+    return ("learned", LEARNED) if findings.chance is not None else ("finite", FINITE)
+
+
 def arm_role(findings: Findings, name: str) -> str:
     """What an arm is there for."""
     if name == findings.baseline:
@@ -130,7 +137,7 @@ def comparison_table(findings: Findings, comparison: ArmComparison, numbers: Num
     mean = f"{findings.metric}, mean over seeds with Student's 95 % interval"
     mean += "; of the trainings that learned, or of all where none did" if any(arm.failed for arm in arms) else ""
     timed = time_unit(findings.metric)
-    learned = ("reached", "trainings that learned and got there") if timed else ("learned", LEARNED)
+    learned = ("reached", "trainings that learned and got there") if timed else learned_heading(findings)
     limits = "0" if timed else "0 or 100 %"
     mean += f"; (cut): the interval is cut at {limits}" if any(arm.estimate.cut for arm in arms) else ""
     columns = [

@@ -34,7 +34,16 @@ def test_beyond_the_mean():
     assert (found["relu"]["best run (%)"], found["arelu"]["best run (%)"]) == ("10.00", "5.00")
     assert found["arelu"]["ahead of relu (%)"] == "60 [15, 95]"  # three of five, as binomial tables have it
     assert found["relu"]["ahead of relu (%)"] == "–"
-    assert found["relu"]["learned (%)"] == "100 [48, 100]"
+    assert found["relu"]["finite (%)"] == "100 [48, 100]"
+
+
+def test_learned_is_said_only_where_the_result_of_guessing_is_known():
+    """An arm at 10 % may be guessing among ten classes, or be good at something hard."""
+    truth = {"relu": 10.0, "arelu": 80.0}
+    ((known, *_),) = make_report(sweep(truth, seed_sd=0, arm_sd=0.1, chance=10.0)).side_tables
+    ((unknown, *_),) = make_report(sweep(truth, seed_sd=0, arm_sd=0.1)).side_tables
+    assert cells(known)["relu"]["learned (%)"] == "0 [0, 52]"  # 0.025 = (1 - p)^5
+    assert cells(unknown)["relu"]["finite (%)"] == "100 [48, 100]"
 
 
 @pytest.mark.parametrize("report", REPORTS, ids=[name for name, _, _ in REPORTS])
