@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[1]
 RESULTS, PUBLISHED = ROOT / "docs" / "results", ROOT / "experiments" / "published"
 CONTROLS = {"arelu_frozen": "learning", "relu_gain": "shape and learning", "arelu_unit": "gain"}
 IDENTITY = {**CONTROLS, "identity": "nonlinearity and gain"}
-LATER = "The primary comparison and the margin were declared after these runs, not before them."
+LATER = "The primary comparison and the margin were declared after the first runs of these seeds, not before them."
 SPLIT = "\n## Figures\n"
 
 

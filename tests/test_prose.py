@@ -32,7 +32,7 @@ def scores(experiment: str, metric: str = SCORE, **place: object) -> pd.DataFram
 
 
 def difference(apart: pd.Series, digits: int) -> str:
-    """`+0.38 [+0.12, +0.64]`: mean and Student's 95 % interval."""
+    """`+0.51 [+0.16, +0.86]`: mean and Student's 95 % interval."""
     low, high = stats.t.interval(0.95, len(apart) - 1, apart.mean(), stats.sem(apart))
     return f"{apart.mean():+.{digits}f} [{low:+.{digits}f}, {high:+.{digits}f}]"
 
@@ -154,7 +154,7 @@ def test_the_lead_at_a_small_rate_and_at_own_rates(name, axis, chance, digits):
 
 
 def test_what_the_lead_shrinks_by():
-    """README's `19 to 41 points, to 0.4 in classification`: over the three sweeps."""
+    """README's `19 to 41 points, to 0.5 in classification`: over the three sweeps."""
     shrinks, left = [], {}
     for name, axis, chance in SWEEPS:
         rates, table = own_rates(name, axis)
