@@ -43,8 +43,7 @@ class Standardise(Function):
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Centre, then scale."""
         centred = x - x.mean(axes, keepdim=True)
-        count = math.prod(x.shape[axis] for axis in axes)
-        variance = torch.linalg.vector_norm(centred, dim=axes, keepdim=True).square() / count
+        variance = centred.square().mean(axes, keepdim=True)  # two passes take less time than `vector_norm`
         inverse = torch.rsqrt(variance + eps)
         return torch.addcmul(bias, centred, weight * inverse), centred, inverse
 
