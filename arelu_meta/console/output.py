@@ -18,8 +18,8 @@ from typing import Any, TextIO, cast
 EXIT_CODES = {
     0: "done; judge: a difference",
     1: "failed: a run that cannot go on, a disk or a store that fails, cells without a result",
-    2: "wrong input, data that cannot be had (a failed download) or a store that cannot be opened: one line on standard "
-    "error says what to do, nothing was begun",
+    2: "wrong input, data that cannot be had (a failed download) or a store that cannot be opened: one line on "
+    "standard error says what to do, nothing was begun",
     3: "judge: no difference is detectable",
     4: "judge: equivalent within the margin",
     5: "judge: too little data",

@@ -12,6 +12,7 @@ from arelu_meta.data.files.image_folders import SUFFIXES, hidden
 from arelu_meta.data.inputs import Inputs
 from arelu_meta.data.raw_images import prepare_images
 from arelu_meta.errors import InputError
+from arelu_meta.runtime.hardware import keep_freed_memory
 
 AT_ONCE = 64  # images
 
@@ -77,7 +78,8 @@ def answer_files(
     answered, broken, parts = list[Path](), list[tuple[Path, str]](), list[Tensor]()
     step = len(files) if together else AT_ONCE
     starts = range(0, len(files), step)
-    with (bar if len(starts) > 1 else progress.silent)("answer", len(starts)) as advance:
+    shown = bar if len(starts) > 1 else progress.silent
+    with keep_freed_memory(), shown("answer", len(starts)) as advance:
         for first in starts:
             pixels = []
             for file in files[first : first + step]:

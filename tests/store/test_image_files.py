@@ -1,16 +1,19 @@
 """Image files are found in folders, read and answered in order; broken ones are named."""
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
 import torch
 from PIL import Image
+from torch import Tensor
 
 from arelu_meta.console import progress
 from arelu_meta.data.inputs import Inputs
 from arelu_meta.errors import InputError
-from arelu_meta.store.image_files import answer_files, find_images, printable
+from arelu_meta.runtime.hardware import keep_freed_memory
+from arelu_meta.store.image_files import AT_ONCE, answer_files, find_images, printable
 
 
 def test_images_are_found_in_folders_and_by_name(tmp_path):
@@ -39,6 +42,31 @@ def test_answers_are_in_the_order_of_the_files(tmp_path):
     assert answered == [files[number] for number in left]
     assert [file for file, _ in broken] == [files[10]]
     torch.testing.assert_close(values, torch.tensor(left) * 3 / 255)
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="page faults are counted as Linux counts them")
+def test_memory_of_large_maps_is_kept_between_batches(tmp_path):
+    """Maps of 48 MB have 11,719 pages of 4 kB. By default glibc maps them anew for each of the three batches."""
+    import resource
+
+    faults = []
+
+    def answer(x: Tensor) -> Tensor:
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+        torch.full((12_000_000,), 1.0)
+        faults.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+        return x[:, 0, 0, 0]
+
+    files = [tmp_path / f"{number}.png" for number in range(2 * AT_ONCE + 1)]
+    for file in files:
+        Image.new("L", (4, 4)).save(file)
+    with keep_freed_memory() as possible:
+        pass
+    if not possible:
+        pytest.skip("this C library does not let memory be kept")
+    answer_files(files, Inputs(1, 4), answer)
+    assert len(faults) == 3
+    assert max(faults[1:]) < 1000
 
 
 def test_files_of_the_system_are_left_out(tmp_path):
