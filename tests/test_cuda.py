@@ -1,7 +1,8 @@
 """A smoke suite for GPUs: `make test-gpu`. Every kind of run, the number formats, resuming, and two processes.
 
 Without a GPU it is skipped. `ARELU_META_TEST_DEVICE=cpu` runs it on a CPU all the same, which shows that the suite
-itself is right; that is how it was checked where it was written, on a machine without a GPU.
+itself is right, and `ARELU_META_TEST_DEVICE=emulated` on a device that is not the host (`emulated_device.py`), which
+shows that no tensors of both are mixed; that is how it was checked where it was written, on a machine without a GPU.
 """
 
 import os
@@ -21,18 +22,21 @@ from arelu_meta.kinds.adapt.result import AdaptResult
 from arelu_meta.kinds.execution import BatchExecution, Execution
 from arelu_meta.kinds.few_shot.model import FewShotModel
 from arelu_meta.kinds.sections import Spec
+from tests import emulated_device
 from tests.supervised_runs import ADAPT, FINETUNE, SEGMENT, TRANSFER, classify_spec, merged
 from tests.tiny_model import images, tiny_model
 from tests.tiny_runs import MLFLOW_WARNINGS, interrupted_after, tiny_spec
 
 DEVICE = os.environ.get("ARELU_META_TEST_DEVICE", "cuda")
+if DEVICE == emulated_device.NAME:
+    emulated_device.load()
 pytestmark = [
     pytest.mark.cuda,
     pytest.mark.usefixtures("store"),
     MLFLOW_WARNINGS,
     pytest.mark.skipif(
         DEVICE == "cuda" and not torch.cuda.is_available(),
-        reason="torch finds no GPU here; ARELU_META_TEST_DEVICE=cpu runs the suite on the CPU",
+        reason="torch finds no GPU here; ARELU_META_TEST_DEVICE=cpu or =emulated runs the suite without",
     ),
 ]
 
@@ -49,6 +53,14 @@ def on_device(spec: Spec, **options: Any) -> Any:
     assert run.info.status == "FINISHED"
     assert run.data.tags["device"].startswith(DEVICE)
     return result
+
+
+@pytest.mark.skipif(DEVICE == "cpu", reason="the CPU is the host")
+def test_tensors_of_the_host_are_not_taken():
+    """So that this suite finds them in runs."""
+    for operation in (torch.add, torch.mm, torch.equal):
+        with pytest.raises(RuntimeError):
+            operation(torch.ones(2, 2, device=DEVICE), torch.ones(2, 2))
 
 
 @pytest.mark.parametrize("engine", ["func", "higher", "learn2learn"])
@@ -77,6 +89,8 @@ def test_other_methods(method: str):
 )
 @pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])
 def test_classify(flags: dict[str, bool], precision: str):
+    if DEVICE == emulated_device.NAME and flags:
+        pytest.skip("the emulated device has no compiler and no fused optimizers")
     spec = classify_spec(training={"precision": precision})
     ours, cpu = on_device(spec, **flags), arelu_meta.run(spec, Execution(device="cpu"))
     # Later epochs, and 40 test images, multiply what half precision rounds: 34 and 27 of them were right.
@@ -120,6 +134,8 @@ def test_a_few_shot_model_answers_as_on_the_cpu():
 
 def test_two_processes(root: Any, store: Any):
     """Each has a GPU of its own; the gradients are those of one process, so the result is nearly the same."""
+    if DEVICE == emulated_device.NAME:
+        pytest.skip("processes of a run do not build the emulated device")
     if DEVICE == "cuda" and torch.cuda.device_count() < 2:
         pytest.skip("this machine has one GPU, and NCCL wants one for each process")
     with socket.socket() as probe:
