@@ -16,6 +16,7 @@ from pathlib import Path
 import pandas as pd
 
 from arelu_meta.analysis.findings import Findings
+from arelu_meta.analysis.speed import time_unit
 from arelu_meta.comparison.collect import activation_groups
 from arelu_meta.reporting.content import Report, make_report
 from arelu_meta.reporting.markdown import markdown_report
@@ -73,6 +74,14 @@ PAGES = (
         published=("maml_mnist",),
     ),
     Shipped(
+        "maml_mnist_clip",
+        ("episode_clip",),
+        20.0,
+        3.0,
+        other_metrics={name: name for name in ("paper/best_batch_accuracy", "test/accuracy_area", "test/steps_to_60")},
+        declared=True,
+    ),
+    Shipped(
         "mnist_first_epoch",
         ("optimizer", "lr"),
         10.0,
@@ -112,7 +121,7 @@ def report_of(shipped: Shipped) -> Report:
         metric=shipped.metric,
         other_metrics=shipped.other_metrics,
         validation_metric=shipped.validation_metric,
-        units=dict.fromkeys(metrics, "%"),
+        units={metric: time_unit(metric) or "%" for metric in metrics},
         controls=shipped.controls,
         primary="arelu",
         margin=shipped.margin,

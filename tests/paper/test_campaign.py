@@ -37,7 +37,7 @@ def test_a_step_is_a_comparison_that_compare_understands(step):
 MEASURED = {
     "first_epoch": ("mnist_first_epoch", 1.0),
     "frozen": ("glyphs_rates", 1.0),
-    "maml": ("inner_rates", 1.0),
+    "maml": ("maml_mnist_clip", 1.0),
     "maml_paper": ("maml_mnist", 1.0),
     "curves": ("mnist_curves", 1.0),
     "lgg": ("segmentation_sample", 1.0),
