@@ -5,6 +5,7 @@ import io
 import itertools
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -128,6 +129,30 @@ def check_main(shipped: Shipped, title: str, rows: Table) -> int:
         if name != "relu" and len(own):
             heading = "to relu (points)"
             check_difference(row, heading, pairs[name], 1 if name == "arelu" else family, shipped.margin)
+    return len(rows)
+
+
+def check_speed(shipped: Shipped, title: str, rows: Table) -> int:
+    """Another measure of the trainings that learned, or of those that reached a level: means and differences."""
+    runs = Runs(shipped, title)
+    other = Runs(replace(shipped, metric=title.partition(",")[0]), title)
+    values = {
+        row["activation"]: other.all(row["activation"])[runs.level(row["activation"]).index].dropna() for row in rows
+    }
+    heading = next(head for head in rows[0] if head.startswith("to relu"))
+    for row in rows:
+        own = values[row["activation"]]
+        assert int(row["n"]) == len(own)
+        shown = numbers(next(cell for head, cell in row.items() if head.startswith("mean")))
+        assert shown == pytest.approx(
+            [own.mean(), *stats.t.interval(0.95, len(own) - 1, own.mean(), stats.sem(own))], abs=HALF
+        )
+        assert float(row["sd"]) == pytest.approx(own.std(), abs=HALF)
+        if row["activation"] != "relu":
+            pair = (own - values["relu"]).dropna()
+            family = 1 if row["activation"] == "arelu" else len(rows) - 2
+            interval = stats.ttest_1samp(pair, 0).confidence_interval(1 - 0.05 / family)
+            assert numbers(row[heading]) == pytest.approx([pair.mean(), interval.low, interval.high], abs=HALF)
     return len(rows)
 
 
@@ -311,6 +336,8 @@ def test_every_table_is_what_the_runs_say(shipped: Shipped):
             checked += check_further(shipped, title, rows)
         elif title.startswith("improvement of arelu"):
             checked += check_improvement(shipped, title, rows)
+        elif title.startswith(("test/accuracy_area, ", "test/steps_to_")):
+            checked += check_speed(shipped, title, rows)
         elif title.startswith("arelu against its controls"):
             runs = Runs(shipped, title)
             values = {name: runs.level(name, **chosen[name]) for name in ("arelu", *(row["control"] for row in rows))}
