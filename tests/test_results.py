@@ -432,6 +432,10 @@ def test_what_is_said_of_maml_on_20_fresh_seeds_is_what_the_runs_say():
         gained = table[arm, "25"] - table[arm, "none"]
         low, high = stats.ttest_1samp(gained, 0).confidence_interval()
         said.append(f"{gained.mean():+.2f} points [{low:+.2f}, {high:+.2f}]")
+    steps = runs[runs["episode_clip"] == "25"].groupby("activation")["test/steps_to_60"].agg(["mean", "count"])
+    arelu, gain, relu = (f"{steps['mean'][arm]:.2f}" for arm in ("arelu", "relu_gain", "relu"))
+    said.append(f"after {arelu} of the five inner steps, ReLU times the gain after {gain}, and ReLU after {relu}")
+    said.append(f"in the {steps['count']['relu']} of 20 trainings that reach it")
     findings = " ".join((RESULTS.parent / "findings.md").read_text(encoding="utf-8").split())
     assert [words for words in said if words not in findings] == []
     page = (RESULTS / "maml_mnist_clip.md").read_text(encoding="utf-8").replace("\u2212", "-")
