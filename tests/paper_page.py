@@ -106,7 +106,7 @@ def verdict(cells: pd.DataFrame) -> str:
     apart = (beside["ours"] - beside["published"]).abs()
     words = f"{int((apart <= 2).sum())} of {len(beside)} cells within 2 points of the published, median distance {apart.median():.1f}"
     axes = [name for name in cells.columns[: cells.columns.get_loc("metric")] if name != "activation"]
-    keys = beside.assign(place=beside[[*axes, "metric"]].astype(str).agg(" ".join, axis=1))
+    keys = beside.assign(place=beside[[*axes, "metric"]].fillna("").astype(str).agg(" ".join, axis=1))
     ours, published = (keys.pivot(index="place", columns="activation", values=name) for name in ("ours", "published"))
     if {"relu", "arelu"} <= set(ours):
         both = ours[["relu", "arelu"]].dropna().index
@@ -166,7 +166,8 @@ def _finished(step: Step) -> int:
         return 0
     runs = pd.read_csv(path)
     for axis, values in parse_only(step.only).items():
-        runs = runs[[any(is_same(value, word) for word in values) for value in runs[axis]]]
+        chosen = [any(is_same(value, word) for word in values) for value in runs[axis]]
+        runs = runs[pd.Series(chosen, index=runs.index, dtype=bool)]  # a list without elements would choose columns
     seeds = seed_numbers(step.seeds) if step.seeds else read_experiment(step.experiment).seeds
     return int(runs["seed"].isin(seeds).sum())
 

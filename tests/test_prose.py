@@ -194,6 +194,28 @@ def test_what_is_said_of_maml_on_mnist():
     assert missing(said, words(FINDINGS)) == []
 
 
+def test_what_is_said_of_transfer_at_full_length():
+    """One seed, beside the published figures; 5,099 of SVHN's 26,032 test images show a one, the most frequent digit."""
+    runs = pd.read_csv(RESULTS / "transfer_mnist_to_svhn_runs.csv")
+    assert (runs["seed"].nunique(), runs["commit"].nunique(), set(runs["pretrain_epochs"])) == (1, 1, {5})
+    ours = runs.set_index("activation").round(9)
+    printed = pd.read_csv(PUBLISHED / "transfer_mnist_to_svhn.csv")
+    printed = printed[printed["pretrain_epochs"].isin((5, np.nan))].set_index(["activation", "metric"])["value"]
+    tuned, scratch, untuned = (f"test/{name}" for name in ("finetune_100", "no_pretrain", "no_finetune"))
+    assert ours.loc["relu", scratch] == pytest.approx(100 * 5099 / 26032)
+
+    def pair(arm: str, metric: str) -> tuple[str, str]:
+        return f"{ours.loc[arm, metric]:.1f}", f"{printed[arm, metric]:.1f}"
+
+    said = [
+        "AReLU ends at {} % (published {}), ReLU at {} ({})".format(*pair("arelu", tuned), *pair("relu", tuned)),
+        "bring AReLU to {} % ({}), and ReLU to {} ({})".format(*pair("arelu", scratch), *pair("relu", scratch)),
+        f"networks have {ours.loc['arelu', untuned]:.1f} and {ours.loc['relu', untuned]:.1f} % on SVHN "
+        f"({printed['arelu', untuned]:.1f} and {printed['relu', untuned]:.1f})",
+    ]
+    assert missing(said, words(FINDINGS)) == []
+
+
 def test_what_is_said_of_transfer():
     table = scores("transfer_mnist_to_svhn_caption", "test/finetune_5")
     said = difference(table["arelu"] - table["relu"], 1).replace(" [", " points [", 1)

@@ -21,9 +21,7 @@ CONTROLS = "arelu_frozen,relu_gain,arelu_unit"
 _EPOCH = "median of docs/results/mnist_first_epoch_runs.csv"
 _GLYPHS = "median of docs/results/glyphs_rates_runs.csv"
 _MAML = "median of docs/results/inner_rates_runs.csv"
-_TRANSFER = (
-    "estimated: 200 epochs of the whole SVHN at the speed of docs/results/transfer_mnist_to_svhn_caption_runs.csv"
-)
+_TRANSFER = "median of docs/results/transfer_mnist_to_svhn_runs.csv"
 
 
 @dataclass(frozen=True)
@@ -60,7 +58,7 @@ class Step:
 
 
 def _transfer(name: str, arms: str) -> Step:
-    return Step(name, "transfer_mnist_to_svhn", 5900, _TRANSFER, (f"activation={arms}", "pretrain_epochs=5,20"))
+    return Step(name, "transfer_mnist_to_svhn", 1565, _TRANSFER, (f"activation={arms}", "pretrain_epochs=5,20"))
 
 
 STEPS = (

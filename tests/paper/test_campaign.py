@@ -42,6 +42,7 @@ MEASURED = {
     "curves": ("mnist_curves", 1.0),
     "lgg": ("segmentation_sample", 1.0),
     "starts": ("arelu_init", 1.0),
+    "transfer": ("transfer_mnist_to_svhn", 1.0),
 }
 
 
