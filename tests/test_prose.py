@@ -195,7 +195,7 @@ def test_what_is_said_of_maml_on_mnist():
 
 
 def test_what_is_said_of_transfer_at_full_length():
-    """One seed, beside the published figures; 5,099 of SVHN's 26,032 test images show a one, the most frequent digit."""
+    """One seed, beside the published; 5,099 of SVHN's 26,032 test images show a one, the most frequent digit."""
     runs = pd.read_csv(RESULTS / "transfer_mnist_to_svhn_runs.csv")
     assert (runs["seed"].nunique(), runs["commit"].nunique(), set(runs["pretrain_epochs"])) == (1, 1, {5})
     ours = runs.set_index("activation").round(9)
