@@ -4,6 +4,7 @@ import ctypes
 import math
 import os
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -19,6 +20,7 @@ LARGEST_ON_HEAP, MOST_MAPPED = 32 * 2**20, 65536  # where glibc's own rule for i
 KEPT = 2**30
 IMAGES_SHARE = 0.25  # of the machine's memory: sets are copied when they are divided
 _IMAGE_MEMORY: ContextVar[int] = ContextVar("image_memory", default=0)
+_keepers, _keepers_lock = 0, threading.Lock()  # blocks of `keep_freed_memory`: the allocator is the whole process's
 
 
 def resolve_device(name: str) -> "torch.device":
@@ -179,18 +181,25 @@ def keep_freed_memory() -> Iterator[bool]:
     episodes on `mnist_conv` had 29,000 page faults, and has two or three with this. A threshold would not do: glibc
     takes none above 32 MiB, and one feature map of 16 episodes on `conv4` has 80. glibc does not tell its settings, so
     at the end they are what its own dynamic rule gives a process that has freed a large tensor, and what was kept is
-    returned.
+    returned: at the end of the last block, where blocks are inside each other or in several threads.
     """
+    global _keepers
     try:
         libc = ctypes.CDLL(None)
         mallopt, malloc_trim = libc.mallopt, libc.malloc_trim
     except (AttributeError, OSError, TypeError):  # not glibc
         yield False
         return
+    with _keepers_lock:
+        _keepers += 1
+        kept = bool(mallopt(_MMAP_MAX, 0)) and bool(mallopt(_TRIM_THRESHOLD, KEPT))
     try:
-        yield bool(mallopt(_MMAP_MAX, 0)) and bool(mallopt(_TRIM_THRESHOLD, KEPT))
+        yield kept
     finally:
-        mallopt(_MMAP_MAX, MOST_MAPPED)
-        mallopt(_MMAP_THRESHOLD, LARGEST_ON_HEAP)
-        mallopt(_TRIM_THRESHOLD, 2 * LARGEST_ON_HEAP)
-        malloc_trim(0)
+        with _keepers_lock:
+            _keepers -= 1
+            if not _keepers:
+                mallopt(_MMAP_MAX, MOST_MAPPED)
+                mallopt(_MMAP_THRESHOLD, LARGEST_ON_HEAP)
+                mallopt(_TRIM_THRESHOLD, 2 * LARGEST_ON_HEAP)
+                malloc_trim(0)
