@@ -33,6 +33,7 @@ PIXELS = 3 * 32 * 32
 # What a plain pickle may hold.
 ELEMENTS = {f"{kind}{size}" for kind in "iu" for size in (1, 2, 4, 8)} | {"f4", "f8", "b1"}
 ARRAY_MODULES = ("numpy.core.multiarray", "numpy._core.multiarray")
+BUFFER_MODULES = ("numpy.core.numeric", "numpy._core.numeric")
 
 
 @dataclass(frozen=True)
@@ -206,10 +207,19 @@ class _Array:
         self.array = array.reshape(shape, order="F" if fortran else "C")
 
 
+def _from_buffer(content: bytes, dtype: object, shape: tuple[int, ...], order: str) -> _Array:
+    """Stand-in for what numpy writes in protocol 5, Python's default from 3.14 on."""
+    array = _Array()
+    array.__setstate__((1, shape, dtype, order == "F", bytes(content)))
+    return array
+
+
 class _PlainUnpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Callable[..., object]:
         if (name == "_reconstruct" and module in ARRAY_MODULES) or (module, name) == ("numpy", "ndarray"):
             return _Array
+        if name == "_frombuffer" and module in BUFFER_MODULES:
+            return lambda *state: _from_buffer(*state)
         if (module, name) == ("numpy", "dtype"):
             return _Dtype
         if (module, name) == ("_codecs", "encode"):  # how Python 3 writes bytes in protocol 2

@@ -50,7 +50,7 @@ def write_python(folder, batches, key):
         (folder / name).write_bytes(pickle.dumps({"data": x, key: y}, protocol=2))
 
 
-@pytest.mark.parametrize("protocol", [2, 3, 4])
+@pytest.mark.parametrize("protocol", [2, 3, 4, 5])
 @pytest.mark.parametrize("order", ["C", "F"])
 def test_plain_pickle_reads_arrays_as_pickle_does(tmp_path, protocol, order):
     content = {"data": np.asarray(rows(0, 3), order=order), "big": np.arange(3, dtype=">i4"), "names": ["a"], b"n": 1.5}
