@@ -193,8 +193,10 @@ class _Dtype:
 class _Array:
     """Stand-in for `numpy.ndarray`: takes the state that numpy writes, (version, shape, dtype, fortran, bytes)."""
 
-    def __init__(self, *_: object) -> None:
+    def __init__(self, *_: object, state: tuple[Any, ...] = ()) -> None:
         self.array = np.empty(0)
+        if state:
+            self.__setstate__(state)
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
         _, shape, dtype, fortran, content = state
@@ -207,19 +209,12 @@ class _Array:
         self.array = array.reshape(shape, order="F" if fortran else "C")
 
 
-def _from_buffer(content: bytes, dtype: object, shape: tuple[int, ...], order: str) -> _Array:
-    """Stand-in for what numpy writes in protocol 5, Python's default from 3.14 on."""
-    array = _Array()
-    array.__setstate__((1, shape, dtype, order == "F", bytes(content)))
-    return array
-
-
 class _PlainUnpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Callable[..., object]:
         if (name == "_reconstruct" and module in ARRAY_MODULES) or (module, name) == ("numpy", "ndarray"):
             return _Array
-        if name == "_frombuffer" and module in BUFFER_MODULES:
-            return lambda *state: _from_buffer(*state)
+        if name == "_frombuffer" and module in BUFFER_MODULES:  # protocol 5, Python's default from 3.14 on
+            return lambda content, kind, shape, order: _Array(state=(1, shape, kind, order == "F", bytes(content)))
         if (module, name) == ("numpy", "dtype"):
             return _Dtype
         if (module, name) == ("_codecs", "encode"):  # how Python 3 writes bytes in protocol 2
